@@ -1,0 +1,30 @@
+# Every target sets up what it needs: a virtual environment in .venv with the pinned packages.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help test lint test-faults clean
+
+help:           ## Say what each target does
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
+
+test: lint      ## Lint, check types, run the tests on all cores
+	$(BIN)/python -m pytest -n auto
+
+lint: $(READY)  ## Lint and check types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-faults: $(READY) ## Run the fault tests with their full counts
+	$(BIN)/python -m pytest -m faults -n auto
+
+clean:          ## Remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bertkit needs Python 3.10 or newer; set PYTHON=/path/to/python3")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,track,zh]'
+	touch $@

@@ -1,0 +1,106 @@
+"""The `bertkit` command: a verb and its arguments enter, one call and an exit code leave."""
+
+import argparse
+import importlib
+import os
+import sys
+from typing import NamedTuple, NoReturn
+
+
+class Verb(NamedTuple):
+    """Where a verb lives and what it is for. The module has a function of the verb's name that adds the
+    verb's arguments to a parser and returns what to call with the parsed ones."""
+
+    module: str
+    summary: str
+
+
+# Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
+VERBS: dict[str, Verb] = {}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb. Exit codes: 0 done, 2 something the user can mend, 130 interrupted."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(argv)
+    except KeyboardInterrupt:
+        print("\nbertkit: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) closed first; silence Python's complaint about the final flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError, ImportError) as error:
+        if os.environ.get("BERTKIT_TRACEBACK"):
+            raise
+        print(f"bertkit: {_printable(str(error))}", file=sys.stderr)
+        return 2
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that names the nearest flag on a typo and never guesses from a prefix."""
+
+    def __init__(self, **options):
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        from bertkit.fields import nearest
+
+        kind, _, words = message.partition("unrecognized arguments: ")
+        if not kind and words:
+            flag = words.split()[0].partition("=")[0]
+            known = [option for action in self._actions for option in action.option_strings]
+            match = nearest(flag, known)
+            message = f"unknown argument {flag!r}" + (f"; did you mean {match!r}?" if match else "")
+        print(f"{self.prog}: {_printable(message)}\nTry '{self.prog} --help'.", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if argv[0] == "--version":
+        from bertkit import __version__
+
+        print(f"bertkit {__version__}")
+        return 0
+    name = argv[0]
+    if name not in VERBS:
+        from bertkit.fields import nearest
+
+        match = nearest(name, VERBS)
+        hint = f"; did you mean {match!r}?" if match else ""
+        print(f"bertkit: unknown verb {_printable(name)!r}{hint}\nTry 'bertkit --help'.", file=sys.stderr)
+        return 2
+    verb = VERBS[name]
+    module = importlib.import_module(verb.module)
+    parser = Parser(prog=f"bertkit {name}", description=verb.summary)
+    run = getattr(module, name.replace("-", "_"))(parser)
+    try:
+        arguments = parser.parse_args(argv[1:])
+    except SystemExit as exit:  # argparse: 0 after --help, 2 after a mistake
+        return int(exit.code or 0)
+    return run(arguments) or 0
+
+
+def _overview() -> str:
+    width = max(map(len, VERBS), default=0)
+    lines = [f"  {name:<{width}}  {verb.summary}" for name, verb in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: bertkit VERB ...",
+            "",
+            "Raw text to a BERT-style encoder, and the encoder to a tagger.",
+            "",
+            *lines,
+            "",
+            "'bertkit VERB --help' explains a verb, 'bertkit --version' names the version.",
+        ]
+    )
+
+
+def _printable(text: str) -> str:
+    """Terminal control codes in a message (they may come from a file) are shown, not obeyed."""
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)

@@ -1,0 +1,1 @@
+"""Raw text to masked batches: corpus, tokenizer, token shards, sampling plan, masking collator."""
