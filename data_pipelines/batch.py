@@ -1,7 +1,19 @@
-"""The packed batch: what the collator hands to an encoder that computes no padding."""
+"""Rows before masking and the packed batch after it: what travels from shards to collator to encoder."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class RowBatch(NamedTuple):
+    """Rows of token ids laid end to end, as numpy arrays: T tokens, R rows, S sequences (a row holds one or more)."""
+
+    ids_T: Any
+    row_starts: Any
+    """(R+1,) borders of the rows."""
+    sequence_starts: Any
+    """(S+1,) borders of the sequences that attention stays inside."""
+    starts_word_T: Any = None
+    """Whether a token is the first of its word, where that is known."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ THIRD_PARTY = {"torch", "numpy", "tokenizers", "datasets", "accelerate", "safete
 
 # room: what it may import beside the standard library and itself
 ROOMS = {
-    "data_pipelines": {"torch", "numpy", "tokenizers", "datasets", "pyarrow", "jieba"},
+    "data_pipelines": {"torch", "numpy", "tokenizers", "datasets", "huggingface_hub", "pyarrow", "jieba"},
     "bertkit/model": {"torch"},
     "bertkit/hf.py": {"torch", "numpy", "safetensors", "bertkit.model"},
     "bertkit/training": THIRD_PARTY | {"bertkit", "data_pipelines"},

@@ -1,0 +1,197 @@
+"""Token ids and row keys enter; which tokens are targets, and what stands there now, leave. Pure numpy, no state.
+
+Every token gets 64 random bits from its row's key and its position. What is chosen as a whole, a *unit*, shares
+one number, its *arrival*: a token its own bits, a word the bits of its first token, a span the bits of its start.
+Choosing is then one rule for all units: arrivals below a bound (Bernoulli), or the smallest few in a row (exact).
+What happens to a target is drawn from its unit's arrival, so a word is masked, replaced or kept as a whole.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from data_pipelines.config import MaskConfig
+from data_pipelines.keyed import below, fold, mix, threshold, token_bits
+
+# T tokens in the batch, R rows, M targets, V vocabulary, W longest span
+
+MASKED, RANDOM, KEPT = 0, 1, 2
+
+_ACTION, _REPLACEMENT, _LENGTH, _ROUNDING = (np.uint64(fold(0, salt)[0]) for salt in range(4))
+
+
+class MaskVocabulary(NamedTuple):
+    """What masking knows of a vocabulary."""
+
+    mask_id: int
+    special_V: np.ndarray
+    """bool: never a target."""
+    drawable: np.ndarray
+    """ids that may stand in for another token."""
+
+
+class Masked(NamedTuple):
+    """A batch after masking."""
+
+    input_ids: np.ndarray
+    """(T,) corrupted ids."""
+    target_index: np.ndarray
+    """(M,) where the targets are, ascending."""
+    target_ids: np.ndarray
+    """(M,) what stood there."""
+    target_kind: np.ndarray
+    """(M,) MASKED, RANDOM or KEPT."""
+
+
+def mask_tokens(
+    ids_T: np.ndarray,
+    row_starts: np.ndarray,
+    row_keys: np.ndarray,
+    vocabulary: MaskVocabulary,
+    config: MaskConfig,
+    *,
+    rate: float,
+    protected_T: np.ndarray | None = None,
+    starts_word_T: np.ndarray | None = None,
+) -> Masked:
+    """Choose targets in every row and corrupt them.
+
+    `row_starts` holds R+1 borders; `protected_T` marks further tokens never to choose; `starts_word_T` marks the
+    first token of each word and is needed for unit "word" alone.
+    """
+    maskable_T = ~vocabulary.special_V[ids_T]
+    if protected_T is not None:
+        maskable_T &= ~protected_T
+    lengths = row_starts[1:] - row_starts[:-1]
+    arrival_T, bits_T, first_of_unit_T = _arrivals(
+        row_keys, row_starts[:-1], lengths, maskable_T, starts_word_T, config
+    )
+    if config.count == "exact":
+        chosen_T = _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, row_keys, rate)
+    else:
+        chosen_T = arrival_T < threshold(_unit_rate(rate, config))
+        chosen_T &= maskable_T
+    target_index = _with_every_row(chosen_T, arrival_T, maskable_T, row_starts)
+    target_ids = ids_T[target_index]
+    action = mix(arrival_T[target_index] ^ _ACTION)
+    kind = (action >= threshold(config.mask_share)).astype(np.uint8)
+    kind += action >= threshold(config.mask_share + config.random_share)
+
+    corrupted_T = ids_T.copy()
+    corrupted_T[target_index[kind == MASKED]] = vocabulary.mask_id
+    replaced = target_index[kind == RANDOM]
+    draws = below(mix(bits_T[replaced] ^ _REPLACEMENT), len(vocabulary.drawable))
+    corrupted_T[replaced] = vocabulary.drawable[draws]
+    return Masked(corrupted_T, target_index, target_ids, kind)
+
+
+def _arrivals(row_keys, first_token, lengths, maskable_T, starts_word_T, config):
+    """(arrival_T, bits_T, first_of_unit_T); the last is None where every token counts by itself."""
+    if config.unit == "span":
+        return *_span_arrivals(row_keys, first_token, lengths, config), None
+    bits_T = token_bits(row_keys, first_token, lengths)
+    if config.unit == "token":
+        return bits_T, bits_T, None
+    assert starts_word_T is not None
+    # A word never reaches over a row border or a special token.
+    first_T = starts_word_T | ~maskable_T
+    first_T[1:] |= ~maskable_T[:-1]
+    first_T[first_token[lengths > 0]] = True
+    unit_T = np.maximum.accumulate(np.where(first_T, np.arange(len(first_T)), 0))
+    return bits_T[unit_T], bits_T, first_T
+
+
+def _span_arrivals(row_keys, first_token, lengths, config):
+    """For every token the earliest arrival among the spans that cover it.
+
+    A span may start at any position, also up to W-1 before the row, so that the first tokens of a row are covered
+    as often as the others. A special token inside a span cuts it.
+    """
+    width = config.span_max
+    rows = np.arange(len(lengths))
+    extended = lengths + width - 1
+    bits_E = token_bits(row_keys, first_token + rows * (width - 1), extended, first_position=1 - width)
+    length_bits_E = mix(bits_E ^ _LENGTH)
+    here_T = np.arange(int(lengths.sum())) + np.repeat((rows + 1) * (width - 1), lengths)
+    arrival_T = bits_E[here_T]
+    for distance in range(1, width):
+        start_T = here_T - distance
+        candidate_T = bits_E[start_T]
+        reaches_T = length_bits_E[start_T] < threshold(_survival(distance, config.span_mean))
+        np.copyto(arrival_T, candidate_T, where=reaches_T & (candidate_T < arrival_T))
+    return arrival_T, bits_E[here_T]
+
+
+def _survival(distance: int, mean: float) -> float:
+    """P(length > distance) of a geometric length on 1, 2, ... with the given mean."""
+    return (1 - 1 / mean) ** distance
+
+
+@cache
+def _unit_rate(rate: float, config: MaskConfig) -> float:
+    """The bound on arrivals that makes each token a target with probability `rate`.
+
+    For spans, a token is covered unless every start that could reach it fails:
+    rate = 1 - prod(1 - q * P(length > distance)), solved for q by bisection.
+    """
+    if config.unit != "span":
+        return rate
+    low, high = 0.0, rate
+    for _ in range(60):
+        q = (low + high) / 2
+        missed = np.prod([1 - q * _survival(distance, config.span_mean) for distance in range(config.span_max)])
+        low, high = (low, q) if 1 - missed > rate else (q, high)
+    return high
+
+
+def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, row_keys, rate):
+    """In each row the `rate * n` units of smallest arrival, n counting the row's maskable units.
+
+    The count is rounded up or down at random, so that its mean is exact. Tokens and spans are counted in tokens (the
+    last span is cut to fit), words in words (each word is equally likely, so tokens reach the rate in the mean).
+    """
+    lengths = row_starts[1:] - row_starts[:-1]
+    counted_T = maskable_T if first_of_unit_T is None else maskable_T & first_of_unit_T
+    counted_R = _row_sums(counted_T, row_starts)
+    rounding_R = mix(row_keys ^ _ROUNDING) / 2.0**64
+    wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, 1))
+
+    # One sort orders all rows at once: the row number stands above the arrival's leading bits.
+    order_T = np.repeat(np.arange(len(lengths), dtype=np.uint64) << np.uint64(40), lengths)
+    order_T |= arrival_T >> np.uint64(24)
+    ordered = np.sort(order_T[counted_T])
+    rows = np.flatnonzero(wanted_R)
+    last_R = np.zeros(len(lengths), np.uint64)
+    last_R[rows] = ordered[(np.cumsum(counted_R) - counted_R + wanted_R - 1)[rows]]
+    last_T = np.repeat(last_R, lengths)
+    chosen_T = maskable_T & (order_T <= last_T)
+    chosen_T &= np.repeat(wanted_R > 0, lengths)
+    if first_of_unit_T is None:
+        # Tokens of one span arrive together: of the last span only as many as are still wanted, from its left.
+        surplus_R = _row_sums(chosen_T, row_starts) - wanted_R
+        if surplus_R.any():
+            tied = np.flatnonzero(chosen_T & (order_T == last_T))
+            row_of_tied = np.searchsorted(row_starts, tied, side="right") - 1
+            from_right = np.searchsorted(row_of_tied, row_of_tied, side="right") - np.arange(len(tied))
+            chosen_T[tied[from_right <= surplus_R[row_of_tied]]] = False
+    return chosen_T
+
+
+def _with_every_row(chosen_T, arrival_T, maskable_T, row_starts):
+    """The chosen positions; a row with nothing chosen gives its unit of smallest arrival, if it has any to give."""
+    index = chosen_T.nonzero()[0]
+    reached = index.searchsorted(row_starts)
+    empty = (reached[1:] == reached[:-1]).nonzero()[0]
+    for row in empty:
+        here = slice(row_starts[row], row_starts[row + 1])
+        candidates = arrival_T[here][maskable_T[here]]
+        if len(candidates):
+            chosen_T[here] |= maskable_T[here] & (arrival_T[here] == candidates.min())
+    return chosen_T.nonzero()[0] if len(empty) else index
+
+
+def _row_sums(flags_T, row_starts):
+    totals = np.zeros(len(flags_T) + 1, np.int64)
+    np.cumsum(flags_T, out=totals[1:])
+    return totals[row_starts[1:]] - totals[row_starts[:-1]]

@@ -1,0 +1,197 @@
+"""Token shards on disk: arrays enter on one side, memory-mapped rows leave on the other.
+
+A shard is five raw little-endian files. `tokens` holds the ids (uint16 or uint32), `words` one bit a token (1: first
+of its word), `sequences` where each sequence starts among the tokens, `rows` where each row starts among the
+sequences (uint32 both, with the end appended), `counts` how often each id occurs (int64). The folder's manifest.json
+names them all with sizes and hashes; a folder without it is unfinished.
+"""
+
+import hashlib
+import json
+import os
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data_pipelines.batch import RowBatch
+
+# T tokens, S sequences, R rows, B rows of a batch, V vocabulary
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SPLITS = ("train", "validation")
+FILES = ("tokens", "words", "sequences", "rows", "counts")
+_SAFE_NAME = re.compile(r"(part-\d+-of-\d+/)?(train|validation)-\d{5}")
+
+
+def write_shard(folder: Path, name: str, rows: RowBatch, vocab_size: int) -> dict[str, Any]:
+    """Write one shard durably and return its entry for the manifest."""
+    arrays = {
+        "tokens": rows.ids_T.astype(token_type(vocab_size)),
+        "words": np.packbits(rows.starts_word_T),
+        "sequences": rows.sequence_starts.astype("<u4"),
+        "rows": np.searchsorted(rows.sequence_starts, rows.row_starts).astype("<u4"),
+        "counts": np.bincount(rows.ids_T, minlength=vocab_size).astype("<i8"),
+    }
+    entry: dict[str, Any] = {"name": name, "num_rows": len(rows.row_starts) - 1, "num_tokens": len(rows.ids_T)}
+    for kind, array in arrays.items():
+        data = array.tobytes()
+        with open(folder / f"{name}.{kind}", "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        entry[kind] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return entry
+
+
+def token_type(vocab_size: int) -> str:
+    """The smallest type that holds every id."""
+    return "<u2" if vocab_size <= 2**16 else "<u4"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace a JSON file whole or not at all."""
+    beside = path.with_name(path.name + ".new")
+    with open(beside, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished folder, checked for what we rely on."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        unfinished = (folder / "progress.json").is_file()
+        raise ValueError(
+            f"{folder} is only half prepared; run the same 'bertkit prepare' command again to finish it"
+            if unfinished
+            else f"{folder} is no folder of prepared data (it has no {MANIFEST}); make one with 'bertkit prepare'"
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version, shards = manifest["format"], manifest["shards"]
+        for split in SPLITS:
+            for entry in shards[split]:
+                if not _SAFE_NAME.fullmatch(entry["name"]):
+                    raise ValueError(f"the shard name {entry['name']!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}; prepare the data again") from None
+    if version != FORMAT:
+        raise ValueError(f"{path} has format {version}, this bertkit reads {FORMAT}; prepare the data again")
+    return manifest
+
+
+class _Shard(NamedTuple):
+    tokens: np.ndarray
+    words: np.ndarray
+    sequences: np.ndarray
+    rows: np.ndarray
+
+
+def open_rows(folder: Path | str, split: str = "train") -> "Rows":
+    """Open the rows of one split of a prepared folder."""
+    return Rows(folder, split)
+
+
+class Rows:
+    """The rows of one split, read where they lie. Opening costs the same whatever their number."""
+
+    def __init__(self, folder: Path | str, split: str = "train"):
+        self.folder, self.split = Path(folder), split
+        manifest = read_manifest(self.folder)
+        self._entries = manifest["shards"][split]
+        self.vocab_size: int = manifest["vocab_size"]
+        self.seq_len: int = manifest["identity"]["prepare"]["seq_len"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
+        self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
+        for entry in self._entries:
+            for kind in FILES:
+                path = self.folder / f"{entry['name']}.{kind}"
+                size = path.stat().st_size if path.is_file() else None
+                if size != entry[kind]["size"]:
+                    raise ValueError(
+                        f"{path} is damaged: {size} bytes, expected {entry[kind]['size']}; prepare again"
+                    )
+
+    def __len__(self) -> int:
+        return int(self._first_row[-1])
+
+    def gather(self, row_ids: np.ndarray) -> RowBatch:
+        """The named rows laid end to end, in the order asked for."""
+        shard_of_row = np.searchsorted(self._first_row, row_ids, side="right") - 1
+        parts = [
+            (np.flatnonzero(shard_of_row == shard), self._shards[shard], int(self._first_row[shard]))
+            for shard in np.unique(shard_of_row)
+        ]
+        num_rows = len(row_ids)
+        row_lengths, sequence_counts = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
+        for here, shard, first in parts:
+            local = row_ids[here] - first
+            begin, end = shard.rows[local].astype(np.int64), shard.rows[local + 1].astype(np.int64)
+            sequence_counts[here] = end - begin
+            row_lengths[here] = shard.sequences[end].astype(np.int64) - shard.sequences[begin]
+        row_starts = _borders(row_lengths)
+        first_sequence = _borders(sequence_counts)
+        ids_T = np.empty(row_starts[-1], np.int64)
+        words_T = np.empty(row_starts[-1], bool)
+        sequence_starts = np.empty(first_sequence[-1] + 1, np.int64)
+        sequence_starts[-1] = row_starts[-1]
+        for here, shard, first in parts:
+            begin = shard.rows[row_ids[here] - first].astype(np.int64)
+            source, target = _ranges(begin, first_sequence[here], sequence_counts[here])
+            token = shard.sequences[begin].astype(np.int64)
+            shift = np.repeat(row_starts[here] - token, sequence_counts[here])
+            sequence_starts[target] = shard.sequences[source].astype(np.int64) + shift
+            source, target = _ranges(token, row_starts[here], row_lengths[here])
+            ids_T[target] = shard.tokens[source]
+            words_T[target] = (shard.words[source >> 3] >> (7 - (source & 7)).astype(np.uint8)) & 1
+        return RowBatch(ids_T, row_starts, sequence_starts, words_T)
+
+    def token_counts(self) -> np.ndarray:
+        """(V,) how often each id occurs."""
+        counts = np.zeros(self.vocab_size, np.int64)
+        for entry in self._entries:
+            counts += np.fromfile(self.folder / f"{entry['name']}.counts", "<i8")
+        return counts
+
+    def verify(self) -> None:
+        """Read every file and compare its hash with the manifest's."""
+        for entry in self._entries:
+            for kind in FILES:
+                path = self.folder / f"{entry['name']}.{kind}"
+                if hashlib.sha256(path.read_bytes()).hexdigest() != entry[kind]["sha256"]:
+                    raise ValueError(f"{path} is damaged: its hash differs from the manifest's; prepare again")
+
+    @cached_property
+    def _shards(self) -> list[_Shard]:
+        types = {"tokens": token_type(self.vocab_size), "words": "u1", "sequences": "<u4", "rows": "<u4"}
+        return [
+            _Shard(**{kind: _map(self.folder / f"{entry['name']}.{kind}", types[kind]) for kind in types})
+            for entry in self._entries
+        ]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A loader worker maps the files itself; sent along, the maps would travel as copies.
+        return {name: value for name, value in self.__dict__.items() if name != "_shards"}
+
+
+def _map(path: Path, kind: str) -> np.ndarray:
+    return np.memmap(path, kind, mode="r") if path.stat().st_size else np.empty(0, kind)
+
+
+def _borders(lengths: np.ndarray) -> np.ndarray:
+    borders = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=borders[1:])
+    return borders
+
+
+def _ranges(source: np.ndarray, target: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices that copy runs of `lengths` from `source` to `target`."""
+    steps = np.arange(int(lengths.sum())) - np.repeat(_borders(lengths)[:-1], lengths)
+    return np.repeat(source, lengths) + steps, np.repeat(target, lengths) + steps

@@ -1,0 +1,232 @@
+"""A corpus enters, a tokenizer leaves: trained here, or read from any tokenizer.json or Hugging Face folder."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.corpus import corpus_bytes, read_documents, text_hash
+from data_pipelines.vocabulary import special_ids_of, written
+
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+"""In the order of their ids: [PAD] is 0."""
+
+_ROLES = ("pad", "unk", "cls", "sep", "mask")
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The special tokens by role; None where a tokenizer has none."""
+
+    pad_id: int | None
+    unk_id: int | None
+    cls_id: int | None
+    sep_id: int | None
+    mask_id: int | None
+    special_ids: frozenset[int]
+
+
+class Tokenizer:
+    """A `tokenizers.Tokenizer` with its special tokens known by role, and no padding or truncation of its own."""
+
+    def __init__(self, backend: Backend, special: SpecialIds, max_length: int | None = None):
+        backend.no_padding()
+        backend.no_truncation()
+        self.backend, self.special, self.max_length = backend, special, max_length
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest id."""
+        return max(self.backend.get_vocab().values()) + 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells two tokenizers apart that would give other ids."""
+        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+
+    def save(self, folder: Path | str) -> None:
+        """Write the files that `load_tokenizer` and transformers' `AutoTokenizer` open."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {
+            f"{role}_token": self.backend.id_to_token(index)
+            for role in _ROLES
+            if (index := getattr(self.special, f"{role}_id")) is not None
+        }
+        settings: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": ["input_ids", "attention_mask"],
+            **names,
+        }
+        if self.max_length is not None:
+            settings["model_max_length"] = self.max_length
+        (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+        _write_json(folder / "tokenizer_config.json", settings)
+        _write_json(folder / "special_tokens_map.json", names)
+
+
+def train_tokenizer(
+    corpus: CorpusConfig,
+    config: TokenizerConfig,
+    folder: Path | str,
+    report: Callable[[int, int | None], None] = lambda done, total: None,
+) -> Tokenizer:
+    """Train on a sample of the corpus and save to `folder`. `report` is told of characters read and to be read."""
+    train = _train_wordpiece if config.kind == "wordpiece" else _train_bpe
+    backend = train(config, lambda: _sample(corpus, config, report))
+    if backend is None:
+        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to train a tokenizer on")
+    cls_id, sep_id = backend.token_to_id("[CLS]"), backend.token_to_id("[SEP]")
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", cls_id), ("[SEP]", sep_id)],
+    )
+    tokenizer = Tokenizer(backend, _special_ids(backend, {}))
+    tokenizer.save(folder)
+    return tokenizer
+
+
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """Open a tokenizer.json, or a folder that holds one, ours or Hugging Face's."""
+    path = Path(path)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(
+            f"there is no tokenizer at {path}: expected a tokenizer.json or a folder with one "
+            f"('bertkit tokenizer train' makes one; vocab.txt alone is not enough)"
+        )
+    try:
+        backend = Backend.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception for whatever it cannot parse
+        raise ValueError(f"{file} is not a tokenizer that the tokenizers library can read: {error}") from None
+    if not backend.get_vocab_size():
+        raise ValueError(f"{file} has an empty vocabulary")
+    settings = _read_settings(file.parent)
+    # Without a real limit transformers writes a number beyond any model.
+    limit = settings.get("model_max_length")
+    max_length = int(limit) if isinstance(limit, (int, float)) and 0 < limit < 2**31 else None
+    return Tokenizer(backend, _special_ids(backend, settings), max_length)
+
+
+def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
+    """BERT's kind, in two passes: the library numbers the single-character pieces in the order of a hash table, which
+    is another one in every process, and breaks ties by these numbers. The first pass finds the pieces, the second
+    gets them sorted."""
+    backend = Backend(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(strip_accents=config.lowercase, lowercase=config.lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=0, min_frequency=0, show_progress=False)
+    backend.train_from_iterator(sample(), trainer)
+    pieces = [piece for piece in backend.get_vocab() if piece != "[UNK]"]
+    if not pieces:
+        return None
+    letters = {piece for piece in pieces if len(piece) == 1}
+    most = max(1, config.vocab_size // 4)
+    kept = letters if len(letters) <= most else _most_frequent(letters, most, sample())
+    continuing = sorted(piece for piece in pieces if len(piece) > 1 and piece.removeprefix("##") in kept)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        special_tokens=SPECIAL_TOKENS + continuing,
+        initial_alphabet=sorted(kept),
+        limit_alphabet=len(kept),
+        show_progress=False,
+    )
+    backend.train_from_iterator(sample(), trainer)
+    trained = Backend(models.WordPiece(backend.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100))
+    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trained.decoder = decoders.WordPiece(prefix="##")
+    trained.add_special_tokens(SPECIAL_TOKENS)
+    return trained
+
+
+def _most_frequent(letters: set[str], most: int, texts: Iterator[str]) -> set[str]:
+    """A large script must not fill the vocabulary with single characters: its rarest stay unknown."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(text.lower())
+    return set(sorted(letters, key=lambda letter: (-counts[letter], letter))[:most])
+
+
+def _train_bpe(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
+    """RoBERTa's kind: merges of bytes, so that nothing is unknown."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    texts = sample()
+    first = next(texts, None)
+    if first is None:
+        return None
+    backend.train_from_iterator(chain([first], texts), trainer)
+    return backend
+
+
+def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[str]:
+    """Documents taken evenly from the whole corpus until the cap, their overlong words cut."""
+    size, cap = corpus_bytes(corpus), config.sample_mb << 20
+    share = min(1.0, cap / size) if size else 1.0
+    bound = int(share * 2**64)
+    overlong = re.compile(rf"\S{{{config.max_word_chars}}}(?=\S)")
+    expected = None if size is None else int(size * share)
+    taken, done = False, 0
+    for document in read_documents(corpus):
+        if not document.continued:
+            taken = share == 1.0 or text_hash(document.text) < bound
+        if taken:
+            done += len(document.text)
+            report(done, expected)
+            yield overlong.sub(r"\g<0> ", document.text)
+            # A size unknown beforehand, or a compressed file larger than thought: stop at the cap.
+            if done >= cap:
+                return
+
+
+def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
+    tokens = backend.get_vocab()
+    by_role = {}
+    for role in _ROLES:
+        name = settings.get(f"{role}_token")
+        name = name.get("content") if isinstance(name, dict) else name
+        by_role[role] = tokens[name] if isinstance(name, str) and name in tokens else written(role, tokens)
+    special = special_ids_of(backend, tokens) | {index for index in by_role.values() if index is not None}
+    return SpecialIds(**{f"{role}_id": index for role, index in by_role.items()}, special_ids=frozenset(special))
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """What the files beside tokenizer.json say; the newer file has the last word."""
+    settings: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        file = folder / name
+        if file.is_file():
+            try:
+                read = json.loads(file.read_text(encoding="utf-8"))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{file} is not JSON: {error}") from None
+            if not isinstance(read, dict):
+                raise ValueError(f"{file} must hold an object, not {type(read).__name__}")
+            settings |= {key: value for key, value in read.items() if value is not None}
+    return settings
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

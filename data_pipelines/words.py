@@ -1,0 +1,111 @@
+"""A vocabulary or a text enters, where words start leaves: what whole-word masking needs to know."""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+Segmenter = Callable[[str], Iterable[str]]
+"""Splits a text into words that, put together again, give the text."""
+
+_LETTER, _DIGIT, _OTHER, _SPACE = range(4)
+
+
+class WordTable(NamedTuple):
+    """Which tokens start a word, told from the vocabulary alone.
+
+    `always_V` marks tokens that start one wherever they stand. Where `class_V` is given, so does a token of another
+    character class than the one before it ("world" and "," are two words although no space is between them).
+    """
+
+    always_V: np.ndarray
+    class_V: np.ndarray | None
+
+    def starts(self, ids_T: np.ndarray) -> np.ndarray:
+        starts_T = self.always_V[ids_T]
+        if self.class_V is not None:
+            class_T = self.class_V[ids_T]
+            starts_T[1:] |= class_T[1:] != class_T[:-1]
+        return starts_T
+
+
+def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
+    """Read the table off how the tokens are written: WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁).
+
+    Exact for WordPiece. For the others it agrees with the usual pre-tokenizers but for contractions; what the
+    tokenizer itself calls a word (`word_ids`) is exact, and is what prepared shards hold.
+    """
+    always_V = np.ones(vocab_size, bool)
+    if any(token.startswith("##") and len(token) > 2 for token in vocabulary):
+        for token, index in vocabulary.items():
+            always_V[index] = not (token.startswith("##") and len(token) > 2)
+        return WordTable(always_V, None)
+    byte_level = any(token.startswith("Ġ") for token in vocabulary)
+    space = "Ġ" if byte_level else "▁"
+    if not any(token.startswith(space) for token in vocabulary):
+        raise ValueError(
+            "this vocabulary does not show where words start (no ##, Ġ or ▁); give every example its `word_ids`"
+        )
+    class_V = np.full(vocab_size, _OTHER, np.int8)
+    for token, index in vocabulary.items():
+        always_V[index] = token.startswith((space, "Ċ"))
+        class_V[index] = _character_class(_from_bytes(token) if byte_level else token.lstrip(space))
+    return WordTable(always_V, class_V)
+
+
+def starts_from_word_ids(word_ids: Sequence[int | None]) -> np.ndarray:
+    """Where words start, from a tokenizer's word number for each token (None for special tokens)."""
+    numbers = np.fromiter((-1 if number is None else number for number in word_ids), np.int64, len(word_ids))
+    starts = np.ones(len(numbers), bool)
+    starts[1:] = (numbers[1:] != numbers[:-1]) | (numbers[1:] < 0)
+    return starts
+
+
+def starts_from_segments(text: str, offsets: Sequence[tuple[int, int]], segmenter: Segmenter) -> np.ndarray:
+    """Where words start, from a segmenter's words and each token's place in the text."""
+    borders = np.zeros(len(text) + 1, bool)
+    place = 0
+    for word in segmenter(text):
+        borders[place] = True
+        place += len(word)
+    if place != len(text):
+        raise ValueError(f"the segmenter's words make up {place} characters of a text of {len(text)}")
+    first = np.array([start for start, _ in offsets], np.int64)
+    starts = borders[first]
+    # Pieces of one character share its offset; only the first of them starts the word.
+    starts[1:] &= first[1:] != first[:-1]
+    return starts
+
+
+def jieba_segmenter() -> Segmenter:
+    """Chinese words by jieba; other scripts are split at spaces and punctuation."""
+    try:
+        import jieba
+    except ImportError:
+        raise ImportError("the jieba segmenter needs the zh extra: pip install 'bertkit[zh]'") from None
+    jieba.setLogLevel("WARNING")
+    return jieba.cut
+
+
+def _character_class(text: str) -> int:
+    """The class all characters of a token share; parts of a character count as letters."""
+    if not text or text.isspace():
+        return _SPACE
+    category = unicodedata.category(text.strip()[0])[0]
+    return {"L": _LETTER, "M": _LETTER, "N": _DIGIT}.get(category, _OTHER)
+
+
+def _from_bytes(token: str) -> str:
+    """A byte-level token as text; bytes that are no whole character become a letter."""
+    raw = bytes(_byte_of_character().get(char, 0x3F) for char in token)
+    return raw.decode("utf-8", errors="replace").replace("�", "x")
+
+
+@cache
+def _byte_of_character() -> dict[str, int]:
+    """Byte-level BPE writes printable bytes as themselves and the others from U+0100 on, in order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
