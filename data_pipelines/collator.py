@@ -34,7 +34,7 @@ class MaskingCollator:
     """Choose 15% of the maskable tokens and corrupt them 80/10/10: [MASK], a random token, the token itself.
 
     Works as `collate_fn` of a DataLoader and as `data_collator` of a transformers `Trainer`; the first seven
-    arguments mean what they mean in transformers' `DataCollatorForLanguageModeling`. Special tokens are never chosen and never
+    arguments mean what they mean in its `DataCollatorForLanguageModeling`. Special tokens are never chosen and never
     drawn; the rate counts the other tokens only. A row with anything to choose has at least one target.
 
     An example is a sequence of ids (list, array, tensor) or a mapping with `input_ids` and, as you have them:
