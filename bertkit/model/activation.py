@@ -1,0 +1,22 @@
+"""The name of a nonlinearity enters, its function leaves."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertkit.model.config import Activation
+
+
+def activation(name: Activation) -> Callable[[Tensor], Tensor]:
+    return _FUNCTIONS[name]
+
+
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}

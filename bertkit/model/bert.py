@@ -1,0 +1,108 @@
+"""The classic encoder: packed or padded token ids enter, hidden states leave."""
+
+# B rows, L padded length, T tokens in the pack, D width, H heads, E channels per head, F feed-forward width
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertkit.model.activation import activation
+from bertkit.model.attention import attention, attention_weights
+from bertkit.model.checkpointing import checkpointed
+from bertkit.model.config import BertConfig
+from bertkit.model.packing import Packed, computed_packed, pack
+
+
+class Bert(nn.Module):
+    """Token, position and type embeddings, then blocks with the norm after each residual sum."""
+
+    def __init__(self, config: BertConfig, pooler: bool = False):
+        super().__init__()
+        self.config = config
+        self.gradient_checkpointing = False
+        """Recompute each block in the backward pass instead of keeping what it computed."""
+        self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.positions.weight.requires_grad_(config.position_embedding_type == "absolute")
+        self.types = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
+
+    def forward(
+        self,
+        input_ids: Packed | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros."""
+        return computed_packed(self.encode, input_ids, attention_mask, token_type_ids)
+
+    def encode(self, batch: Packed) -> Tensor:
+        hidden_TD = self.embed(batch)
+        for layer in self.layers:
+            hidden_TD = checkpointed(self, layer, hidden_TD, batch)
+        return hidden_TD
+
+    def embed(self, batch: Packed) -> Tensor:
+        if batch.max_seqlen > self.config.max_position_embeddings:
+            raise ValueError(
+                f"a sequence of {batch.max_seqlen} tokens is longer than the encoder's "
+                f"max_position_embeddings={self.config.max_position_embeddings}; split it"
+            )
+        hidden_TD = self.tokens(batch.input_ids) + self.positions(batch.position_ids)
+        types = getattr(batch, "token_type_ids", None)
+        hidden_TD = hidden_TD + (self.types.weight[0] if types is None else self.types(types))
+        return F.dropout(self.norm(hidden_TD), self.config.hidden_dropout_prob, self.training)
+
+    def pool(self, first_BD: Tensor) -> Tensor:
+        """The pooled vector of each sequence from its first token's hidden state."""
+        assert self.pooler is not None, "this encoder has no pooler"
+        return self.pooler(first_BD).tanh()
+
+    def attention_weights(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
+        batch, _ = pack(input_ids, attention_mask, token_type_ids)
+        hidden_TD = self.embed(batch)
+        weights = []
+        for layer in self.layers:
+            weights.append(attention_weights(layer.project(hidden_TD), batch.cu_seqlens))
+            hidden_TD = layer(hidden_TD, batch)
+        return weights
+
+
+class BertLayer(nn.Module):
+    """Self-attention and a feed-forward part, each followed by residual sum and norm."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.num_heads = config.num_attention_heads
+        self.hidden_dropout = config.hidden_dropout_prob
+        self.attention_dropout = config.attention_probs_dropout_prob
+        self.attention_in = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.mlp_in = nn.Linear(width, inner)
+        self.activation = activation(config.hidden_act)
+        self.mlp_out = nn.Linear(inner, width)
+        self.mlp_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+
+    def forward(self, hidden_TD: Tensor, batch: Packed) -> Tensor:
+        context_THE = attention(
+            self.project(hidden_TD),
+            batch.cu_seqlens,
+            batch.max_seqlen,
+            dropout=self.attention_dropout if self.training else 0.0,
+        )
+        hidden_TD = self.attention_norm(hidden_TD + self.dropped(self.attention_out(context_THE.flatten(1))))
+        inner_TF = self.activation(self.mlp_in(hidden_TD))
+        return self.mlp_norm(hidden_TD + self.dropped(self.mlp_out(inner_TF)))
+
+    def project(self, hidden_TD: Tensor) -> Tensor:
+        """Queries, keys and values, (T, 3, H, E)."""
+        return self.attention_in(hidden_TD).unflatten(1, (3, self.num_heads, -1))
+
+    def dropped(self, values_TD: Tensor) -> Tensor:
+        return F.dropout(values_TD, self.hidden_dropout, self.training)

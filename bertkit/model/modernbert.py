@@ -1,0 +1,144 @@
+"""The modern encoder: packed or padded token ids enter, hidden states leave."""
+
+# B rows, L padded length, T tokens in the pack, D width, H heads, E channels per head, F MLP width
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertkit.model.activation import activation
+from bertkit.model.attention import attention, attention_weights
+from bertkit.model.checkpointing import checkpointed
+from bertkit.model.config import ModernBertConfig
+from bertkit.model.packing import Packed, computed_packed, pack
+
+
+class ModernBert(nn.Module):
+    """Token embeddings, then blocks with the norm before each part and rotary positions in attention."""
+
+    def __init__(self, config: ModernBertConfig):
+        super().__init__()
+        self.config = config
+        self.gradient_checkpointing = False
+        """Recompute each block in the backward pass instead of keeping what it computed."""
+        self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.norm = _norm(config)
+        self.layers = nn.ModuleList(
+            # The embeddings are normed already, so the first block does not norm them again.
+            ModernBertLayer(config, window, normed=index > 0)
+            for index, window in enumerate(config.windows())
+        )
+        self.final_norm = _norm(config)
+
+    def forward(
+        self,
+        input_ids: Packed | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
+
+        Token types mean nothing to this encoder; they are taken so that both encoders are called alike.
+        """
+        return computed_packed(self.encode, input_ids, attention_mask)
+
+    def encode(self, batch: Packed) -> Tensor:
+        hidden_TD = self.embed(batch)
+        rotations = self.rotations(batch.position_ids)
+        for layer in self.layers:
+            hidden_TD = checkpointed(self, layer, hidden_TD, batch, rotations)
+        return self.final_norm(hidden_TD)
+
+    def embed(self, batch: Packed) -> Tensor:
+        hidden_TD = self.norm(self.tokens(batch.input_ids))
+        return F.dropout(hidden_TD, self.config.embedding_dropout, self.training)
+
+    def rotations(self, position_ids_T: Tensor) -> "Rotations":
+        head_size = self.config.hidden_size // self.config.num_attention_heads
+        return Rotations(
+            everywhere=Rotation.of(position_ids_T, head_size, self.config.global_rope_theta),
+            windowed=Rotation.of(position_ids_T, head_size, self.config.local_rope_theta),
+        )
+
+    def attention_weights(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
+        batch, _ = pack(input_ids, attention_mask)
+        hidden_TD = self.embed(batch)
+        rotations = self.rotations(batch.position_ids)
+        weights = []
+        for layer in self.layers:
+            weights.append(attention_weights(layer.project(hidden_TD, rotations), batch.cu_seqlens, layer.window))
+            hidden_TD = layer(hidden_TD, batch, rotations)
+        return weights
+
+
+class Rotation(NamedTuple):
+    """By how much each token's channels are turned: cosines and sines, (T, 1, 1, E/2)."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def of(cls, position_ids_T: Tensor, head_size: int, theta: float) -> "Rotation":
+        channel = torch.arange(0, head_size, 2, dtype=torch.float32, device=position_ids_T.device)
+        frequency = 1.0 / theta ** (channel / head_size)
+        angle = (position_ids_T.float()[:, None] * frequency)[:, None, None]
+        return cls(angle.cos(), angle.sin())
+
+
+class Rotations(NamedTuple):
+    """Blocks that see everything and blocks with a window turn at different speeds."""
+
+    everywhere: Rotation
+    windowed: Rotation
+
+
+class ModernBertLayer(nn.Module):
+    """Self-attention and a gated MLP, each added to what it was given."""
+
+    def __init__(self, config: ModernBertConfig, window: int | None, normed: bool):
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.num_heads = config.num_attention_heads
+        self.window = window
+        self.attention_dropout = config.attention_dropout
+        self.mlp_dropout = config.mlp_dropout
+        self.attention_norm = _norm(config) if normed else None
+        self.attention_in = nn.Linear(width, 3 * width, bias=config.attention_bias)
+        self.attention_out = nn.Linear(width, width, bias=config.attention_bias)
+        self.mlp_norm = _norm(config)
+        self.mlp_in = nn.Linear(width, 2 * inner, bias=config.mlp_bias)
+        self.activation = activation(config.hidden_activation)
+        self.mlp_out = nn.Linear(inner, width, bias=config.mlp_bias)
+
+    def forward(self, hidden_TD: Tensor, batch: Packed, rotations: Rotations) -> Tensor:
+        dropout = self.attention_dropout if self.training else 0.0
+        qkv_T3HE = self.project(hidden_TD, rotations)
+        context_THE = attention(qkv_T3HE, batch.cu_seqlens, batch.max_seqlen, self.window, dropout)
+        hidden_TD = hidden_TD + F.dropout(self.attention_out(context_THE.flatten(1)), dropout)
+        value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
+        inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)
+        return hidden_TD + self.mlp_out(inner_TF)
+
+    def project(self, hidden_TD: Tensor, rotations: Rotations) -> Tensor:
+        """Queries, keys and values, (T, 3, H, E); queries and keys turned to their positions."""
+        normed_TD = hidden_TD if self.attention_norm is None else self.attention_norm(hidden_TD)
+        qkv_T3HE = self.attention_in(normed_TD).unflatten(1, (3, self.num_heads, -1))
+        return rotate(qkv_T3HE, rotations.everywhere if self.window is None else rotations.windowed)
+
+
+def rotate(qkv_T3HE: Tensor, rotation: Rotation) -> Tensor:
+    """Turn queries and keys: channel i of the first half forms a plane with channel i of the second half."""
+    qk, value = qkv_T3HE[:, :2].float(), qkv_T3HE[:, 2:]
+    first, second = qk.chunk(2, dim=-1)
+    cos, sin = rotation
+    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    return torch.cat([turned.to(value.dtype), value], dim=1)
+
+
+def _norm(config: ModernBertConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.norm_bias)

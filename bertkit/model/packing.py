@@ -1,0 +1,95 @@
+"""Padded rows enter, packed tokens leave, and back: sequences laid end to end, with their borders beside them."""
+
+# B rows, L padded length, T tokens in the pack, S sequences
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Packed(Protocol):
+    """What an encoder reads of a packed batch; a collator's batch may carry more."""
+
+    @property
+    def input_ids(self) -> Any: ...
+    @property
+    def position_ids(self) -> Any: ...
+    @property
+    def cu_seqlens(self) -> Any: ...
+    @property
+    def max_seqlen(self) -> int: ...
+
+
+class Pack(NamedTuple):
+    """Sequences laid end to end; sequence s holds tokens cu_seqlens[s] to cu_seqlens[s + 1]."""
+
+    input_ids: Tensor
+    """(T,) token ids."""
+    position_ids: Tensor
+    """(T,) position of each token in its sequence, from 0."""
+    cu_seqlens: Tensor
+    """(S+1,) int32 borders."""
+    max_seqlen: int
+    """Length of the longest sequence."""
+    token_type_ids: Tensor | None = None
+    """(T,) token types; all 0 when absent."""
+
+
+def pack(
+    input_ids_BL: Tensor, attention_mask_BL: Tensor | None = None, token_type_ids_BL: Tensor | None = None
+) -> tuple[Pack, Tensor]:
+    """The attended tokens of padded rows, and where in the flattened rows each of them stood.
+
+    Positions count from a row's first attended token, so padding on the left and on the right mean the same.
+    """
+    if input_ids_BL.ndim != 2:
+        raise ValueError(f"input_ids must have shape (batch, length), got {tuple(input_ids_BL.shape)}")
+    for name, values in (("attention_mask", attention_mask_BL), ("token_type_ids", token_type_ids_BL)):
+        if values is not None and values.shape != input_ids_BL.shape:
+            raise ValueError(
+                f"{name} must have the shape of input_ids, {tuple(input_ids_BL.shape)}, got {tuple(values.shape)}"
+            )
+    if attention_mask_BL is None:
+        attended_BL = torch.ones_like(input_ids_BL, dtype=torch.bool)
+    else:
+        attended_BL = attention_mask_BL.bool()
+    lengths_B = attended_BL.sum(dim=1, dtype=torch.int32)
+    first_B = attended_BL.int().argmax(dim=1)
+    index_T = attended_BL.flatten().nonzero().squeeze(1)
+    row_T, column_T = index_T // input_ids_BL.shape[1], index_T % input_ids_BL.shape[1]
+    position_T = column_T - first_B[row_T]
+    if bool((position_T >= lengths_B[row_T]).any()):
+        row = int(row_T[position_T >= lengths_B[row_T]][0])
+        raise ValueError(
+            f"attention_mask has a gap in row {row}; the attended tokens of a row must stand next to each other"
+        )
+    cu_seqlens = torch.nn.functional.pad(lengths_B.cumsum(0, dtype=torch.int32), (1, 0))
+    packed = Pack(
+        input_ids=input_ids_BL.flatten()[index_T],
+        position_ids=position_T,
+        cu_seqlens=cu_seqlens,
+        max_seqlen=int(lengths_B.max()) if len(lengths_B) else 0,
+        token_type_ids=None if token_type_ids_BL is None else token_type_ids_BL.flatten()[index_T],
+    )
+    return packed, index_T
+
+
+def unpack(values_T: Tensor, index_T: Tensor, shape_BL: torch.Size) -> Tensor:
+    """Put packed values (T, ...) back to their places in (B, L, ...); padding holds zeros."""
+    flat = values_T.new_zeros(shape_BL.numel(), *values_T.shape[1:])
+    return flat.index_copy(0, index_T, values_T).unflatten(0, tuple(shape_BL))
+
+
+def computed_packed(
+    compute: Callable[[Packed], Tensor],
+    batch: Packed | Tensor,
+    attention_mask_BL: Tensor | None = None,
+    token_type_ids_BL: Tensor | None = None,
+) -> Tensor:
+    """`compute` of a packed batch as it is; of padded rows by packing, computing and unpacking once."""
+    if not isinstance(batch, Tensor):
+        return compute(batch)
+    packed, index_T = pack(batch, attention_mask_BL, token_type_ids_BL)
+    return unpack(compute(packed), index_T, batch.shape)
