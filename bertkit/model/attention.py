@@ -8,6 +8,7 @@ the keys it can reach.
 
 # T tokens in the pack, S sequences, H heads, E channels per head, N sequences in a run, Q queries, K keys
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -27,11 +28,7 @@ def attention(
     if window is not None and window >= max_seqlen - 1:
         window = None
     if qkv_T3HE.is_cuda and qkv_T3HE.dtype in (torch.float16, torch.bfloat16) and dropout == 0:
-        from torch.nn.attention.varlen import varlen_attn
-
-        reach = (-1, -1) if window is None else (window, window)
-        query, key, value = qkv_T3HE.unbind(1)
-        return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=reach)  # type: ignore[return-value]
+        return _varlen(qkv_T3HE, cu_seqlens, max_seqlen, window)
     seed = torch.randint(2**62, ()) if dropout else torch.zeros((), dtype=torch.int64)
     reach = -1 if window is None else window
     return torch.ops.bertkit.packed_attention(qkv_T3HE, cu_seqlens, reach, dropout, seed)[0]
@@ -41,11 +38,21 @@ def attention_weights(qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None =
     """The softmax itself, for analysis: one (H, length, length) tensor a sequence."""
     borders = cu_seqlens.tolist()
     weights = []
-    for start, end in zip(borders, borders[1:], strict=False):
+    for start, end in itertools.pairwise(borders):
         query, key, _ = qkv_T3HE[start:end].permute(1, 2, 0, 3)
         band = None if window is None else _band(end - start, end - start, 0, window, query)
         weights.append(_softmax(query, key, band))
     return weights
+
+
+def _varlen(qkv_T3HE: Tensor, cu_seqlens: Tensor, max_seqlen: int, window: int | None) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    query, key, value = qkv_T3HE.unbind(1)
+    reach = (-1, -1) if window is None else (window, window)
+    context_THE = varlen_attn(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=reach)
+    assert isinstance(context_THE, Tensor)
+    return context_THE
 
 
 @torch.library.custom_op("bertkit::packed_attention", mutates_args=())
@@ -191,7 +198,7 @@ def _pieces(borders: list[int], reach: int) -> Iterator[_Piece]:
 def _runs(borders: list[int]) -> Iterator[tuple[int, int, int]]:
     """Start, end and length of each run of equally long neighbours; empty sequences are left out."""
     run_start, run_length = 0, 0
-    for start, end in zip(borders, borders[1:], strict=False):
+    for start, end in itertools.pairwise(borders):
         if end - start != run_length:
             if start > run_start:
                 yield run_start, start, run_length

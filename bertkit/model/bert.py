@@ -67,6 +67,7 @@ class Bert(nn.Module):
         hidden_TD = self.embed(batch)
         weights = []
         for layer in self.layers:
+            assert isinstance(layer, BertLayer)
             weights.append(attention_weights(layer.project(hidden_TD), batch.cu_seqlens))
             hidden_TD = layer(hidden_TD, batch)
         return weights

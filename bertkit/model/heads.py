@@ -10,14 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model.activation import activation
-from bertkit.model.bert import Bert
+from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig
 from bertkit.model.initialization import initialize
 from bertkit.model.loss import summed_cross_entropy
-from bertkit.model.modernbert import ModernBert
 from bertkit.model.packing import Packed, computed_packed
-
-Encoder = Bert | ModernBert
 
 
 class MaskedLM(nn.Module):
@@ -25,29 +22,14 @@ class MaskedLM(nn.Module):
 
     def __init__(self, encoder: Encoder, seed: int = 0):
         super().__init__()
-        config = encoder.config
         with torch.device("meta"):
-            head = nn.Module()
-            head.transform = Transform(config)
-            has_bias = isinstance(config, BertConfig) or config.decoder_bias
-            bias_V = nn.Parameter(torch.empty(config.vocab_size)) if has_bias else None
-            head.register_parameter("decoder_bias", bias_V)
-            # Tied weights exist once, in the encoder; nothing can count, decay or save them twice.
-            untied = None if config.tie_word_embeddings else torch.empty(config.vocab_size, config.hidden_size)
-            head.register_parameter("decoder_weight", None if untied is None else nn.Parameter(untied))
-        _fill(head, encoder, seed)
+            self.head = VocabularyHead(encoder.config)
+        _fill(self.head, encoder, seed)
         self.encoder = encoder
-        self.head = head
-
-    @property
-    def config(self) -> EncoderConfig:
-        return self.encoder.config
+        self.config = encoder.config
 
     def forward(
-        self,
-        input_ids: Any,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
+        self, input_ids: Any, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """The summed loss of a packed batch with targets; logits (B, L, V) of padded rows."""
         if not isinstance(input_ids, Tensor):
@@ -83,36 +65,58 @@ class TokenTagger(nn.Module):
         super().__init__()
         if len(set(labels)) != len(labels) or not labels:
             raise ValueError(f"labels must be distinct and at least one, got {list(labels)}")
-        config = encoder.config
         with torch.device("meta"):
-            head = nn.Module()
-            head.transform = None if isinstance(config, BertConfig) else Transform(config)
-            head.classifier = nn.Linear(config.hidden_size, len(labels))
-        _fill(head, encoder, seed)
+            self.head = LabelHead(encoder.config, len(labels))
+        _fill(self.head, encoder, seed)
         self.encoder = encoder
+        self.config = encoder.config
         self.labels = tuple(labels)
-        self.head = head
-        dropout = config.classifier_dropout
-        self.dropout = config.hidden_dropout_prob if dropout is None else dropout  # type: ignore[union-attr]
-
-    @property
-    def config(self) -> EncoderConfig:
-        return self.encoder.config
 
     def forward(
-        self,
-        input_ids: Packed | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
+        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """Logits: (T, K) of a packed batch, (B, L, K) of padded rows."""
         return computed_packed(self.logits, input_ids, attention_mask, token_type_ids)
 
     def logits(self, batch: Packed) -> Tensor:
-        hidden_TD = self.encoder.encode(batch)
-        if self.head.transform is not None:
-            hidden_TD = self.head.transform(hidden_TD)
-        return self.head.classifier(F.dropout(hidden_TD, self.dropout, self.training))
+        return self.head(self.encoder.encode(batch))
+
+
+class VocabularyHead(nn.Module):
+    """The weights of a masked-LM head. Tied weights exist once, in the encoder: nothing counts, decays or saves
+    them twice."""
+
+    decoder_weight: nn.Parameter | None
+    decoder_bias: nn.Parameter | None
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        self.transform = Transform(config)
+        self.decoder_weight = None
+        if not config.tie_word_embeddings:
+            self.decoder_weight = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
+        self.decoder_bias = None
+        if isinstance(config, BertConfig) or config.decoder_bias:
+            self.decoder_bias = nn.Parameter(torch.empty(config.vocab_size))
+
+
+class LabelHead(nn.Module):
+    """Hidden states to label scores; the modern encoder's head transforms them first."""
+
+    def __init__(self, config: EncoderConfig, num_labels: int):
+        super().__init__()
+        classic = isinstance(config, BertConfig)
+        self.transform = None if classic else Transform(config)
+        self.dropout = config.classifier_dropout
+        if isinstance(config, BertConfig) and config.classifier_dropout is None:
+            self.dropout = config.hidden_dropout_prob
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, hidden_TD: Tensor) -> Tensor:
+        if self.transform is not None:
+            hidden_TD = self.transform(hidden_TD)
+        assert self.dropout is not None
+        return self.classifier(F.dropout(hidden_TD, self.dropout, self.training))
 
 
 class Transform(nn.Module):

@@ -71,6 +71,7 @@ class ModernBert(nn.Module):
         rotations = self.rotations(batch.position_ids)
         weights = []
         for layer in self.layers:
+            assert isinstance(layer, ModernBertLayer)
             weights.append(attention_weights(layer.project(hidden_TD, rotations), batch.cu_seqlens, layer.window))
             hidden_TD = layer(hidden_TD, batch, rotations)
         return weights
