@@ -16,7 +16,12 @@ class Verb(NamedTuple):
 
 
 # Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
-VERBS: dict[str, Verb] = {}
+VERBS: dict[str, Verb] = {
+    "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
+    "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder."),
+    "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
+    "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,0 +1,113 @@
+"""Verbs for a model folder: fill its masks, bring it in, hand it out, say what it is."""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+Run = Callable[[Namespace], int | None]
+
+
+def fill(parser: ArgumentParser) -> Run:
+    parser.add_argument("text", nargs="*", help="text with [MASK] where a token is missing; standard input if none")
+    parser.add_argument("--model", required=True, metavar="DIR", help="model folder, or hf:NAME to download one")
+    parser.add_argument("--top-k", type=int, default=5, metavar="N", help="candidates for each mask (default: 5)")
+    parser.add_argument(
+        "--order",
+        default="left-to-right",
+        choices=("left-to-right", "easiest-first"),
+        help="which mask is filled first where there are several (default: left-to-right)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return _fill
+
+
+def import_folder(parser: ArgumentParser) -> Run:
+    parser.add_argument("source", help="Hugging Face folder of bert, roberta, xlm-roberta or modernbert, or hf:NAME")
+    parser.add_argument("folder", type=Path, help="new folder to write")
+    return _copy
+
+
+def export(parser: ArgumentParser) -> Run:
+    parser.add_argument("source", help="model folder, or a run of `bertkit pretrain` or `bertkit finetune`")
+    parser.add_argument("folder", type=Path, help="new folder that transformers' Auto classes and pipelines open")
+    return _copy
+
+
+def info(parser: ArgumentParser) -> Run:
+    parser.add_argument("folder", help="model folder")
+    parser.add_argument("--seq-len", type=int, metavar="N", help="sequence length to count operations at")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return _info
+
+
+# `import` is a verb to users and a keyword to Python.
+globals()["import"] = import_folder
+
+
+def _fill(arguments: Namespace) -> None:
+    from bertkit.fill import FillMask
+
+    fill_mask = FillMask(arguments.model)
+    for text in arguments.text or _lines():
+        filled = fill_mask(text, top_k=arguments.top_k, order=arguments.order)
+        if arguments.json:
+            masks = [[candidate._asdict() for candidate in candidates] for candidates in filled.masks]
+            print(json.dumps({"text": text, "filled": filled.text, "masks": masks}, ensure_ascii=False), flush=True)
+            continue
+        print(filled.text)
+        for number, candidates in enumerate(filled.masks, start=1):
+            if len(filled.masks) > 1:
+                print(f"  mask {number}")
+            for candidate in candidates:
+                print(f"  {candidate.probability:7.2%}  {candidate.token}")
+
+
+def _lines() -> Iterator[str]:
+    for line in sys.stdin:
+        if line.strip():
+            yield line.rstrip("\n")
+
+
+def _copy(arguments: Namespace) -> None:
+    from bertkit.hf import load, save
+    from bertkit.hf.folder import model_folder
+    from bertkit.hf.tokenizer import load_tokenizer
+
+    source = model_folder(arguments.source)
+    if arguments.folder.exists() and any(arguments.folder.iterdir()):
+        raise ValueError(f"{arguments.folder} is not empty; name a new folder")
+    model = load(source)
+    has_tokenizer = (source / "tokenizer.json").is_file()
+    save(model, arguments.folder, tokenizer=load_tokenizer(source) if has_tokenizer else None)
+    kind = type(model).__name__ + ("" if has_tokenizer else " (no tokenizer.json there)")
+    print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
+
+
+def _info(arguments: Namespace) -> None:
+    from dataclasses import asdict
+
+    from bertkit.info import describe
+
+    found = describe(arguments.folder, arguments.seq_len)
+    if arguments.json:
+        values = asdict(found) | {"num_parameters": found.num_parameters, "memory": found.memory}
+        print(json.dumps(values, ensure_ascii=False))
+        return
+    config = found.config
+    print(
+        f"{found.architecture}: {config.num_hidden_layers} layers, width {config.hidden_size}, "
+        f"{config.num_attention_heads} heads, {config.vocab_size:,} tokens, "
+        f"up to {config.max_position_embeddings:,} positions"
+    )
+    rows = [(f"  {part}", f"{count:,}") for part, count in found.parameters.items()]
+    rows = [("parameters", f"{found.num_parameters:,}"), *rows]
+    rows += [(f"memory, {what}", f"{size / 2**20:,.0f} MiB") for what, size in found.memory.items()]
+    rows += [(f"FLOPs per token, forward, length {found.seq_len}", f"{found.flops_per_token:,}")]
+    rows += [(f"FLOPs per token, training, length {found.seq_len}", f"{3 * found.flops_per_token:,}")]
+    if found.labels:
+        rows.append((f"labels ({len(found.labels)})", " ".join(found.labels)))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")

@@ -1,0 +1,109 @@
+"""A Hugging Face folder enters, a model leaves, and back, without transformers.
+
+Our own folders have the same layout: config.json, model.safetensors and the tokenizer's files.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bertkit.hf.files import Weights, open_weights, save_weights
+from bertkit.hf.folder import resolve
+from bertkit.hf.layout import Layout, read_layout, write_layout
+from bertkit.hf.names import Weight, weight_table
+from bertkit.model.bert import Bert
+from bertkit.model.build import Encoder, outline_encoder
+from bertkit.model.heads import MaskedLM, TokenTagger
+from bertkit.model.modernbert import ModernBert
+
+Model = Encoder | MaskedLM | TokenTagger
+
+
+def load(folder: str | Path) -> Model:
+    """The model a folder holds (bare encoder, `MaskedLM` or `TokenTagger`) in float32, ready for inference.
+
+    Every name and shape is checked against config.json before memory is taken for weights.
+    """
+    path = resolve(folder)
+    with open_weights(path) as weights:
+        layout = read_layout(path, weights.shapes)
+        model = outline(layout)
+        table = weight_table(layout)
+        _check(table, model, weights.shapes, layout, path)
+        weights.verify()
+        state = {row.ours: row.read(weights) for row in table}
+        _check_tied(layout, state, weights, path)
+    trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    model.load_state_dict(state, assign=True)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trainable[name])
+    return model.eval()
+
+
+def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
+    """Write the folder that `load` and transformers' Auto classes open. Weights take their place last and at once,
+    so a folder that has them is complete. `tokenizer` is saved with them by its own `save(folder)`."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    layout = layout_of(model)
+    if tokenizer is not None:
+        tokenizer.save(path)
+    write_layout(layout, path, special_ids=getattr(tokenizer, "special", None))
+    state = model.state_dict()
+    tensors: dict[str, Tensor] = {}
+    for row in weight_table(layout):
+        tensors.update(row.write(state[row.ours]))
+    save_weights(tensors, path)
+
+
+def outline(layout: Layout) -> Model:
+    """The layout's modules, without memory for their weights."""
+    encoder = outline_encoder(layout.config, pooler=layout.pooler)
+    if layout.head == "masked-lm":
+        return MaskedLM(encoder)
+    if layout.head == "tagger":
+        return TokenTagger(encoder, layout.labels)
+    return encoder
+
+
+def layout_of(model: nn.Module) -> Layout:
+    if isinstance(model, MaskedLM):
+        return Layout.of(model.config, head="masked-lm")
+    if isinstance(model, TokenTagger):
+        return Layout.of(model.config, head="tagger", labels=model.labels)
+    if isinstance(model, (Bert, ModernBert)):
+        return Layout.of(model.config, pooler=isinstance(model, Bert) and model.pooler is not None)
+    raise ValueError(
+        f"only an encoder, a MaskedLM or a TokenTagger can be saved, got {type(model).__name__}; "
+        "take the model out of its wrapper first"
+    )
+
+
+def _check(table: list[Weight], model: Model, shapes: dict[str, tuple[int, ...]], layout: Layout, path: Path) -> None:
+    """Every weight is there, has the shape that config.json says, and is of use."""
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert {row.ours for row in table} == set(expected), set(expected) ^ {row.ours for row in table}
+    for row in table:
+        for name, shape in row.shapes(expected[row.ours]).items():
+            if name not in shapes:
+                raise ValueError(f"{path}: weight {name!r} is missing")
+            if shapes[name] != shape:
+                raise ValueError(
+                    f"{path}: weight {name!r} has shape {shapes[name]}, but config.json asks for {shape}"
+                )
+    used = {name for row in table for name in row.theirs}
+    for name in sorted(set(shapes) - used):
+        if not layout.ignores(name):
+            raise ValueError(f"{path}: weight {name!r} has no place in a {layout.architecture}")
+
+
+def _check_tied(layout: Layout, state: dict[str, Tensor], weights: Weights, path: Path) -> None:
+    """A second copy of tied weights must be a copy: reading one of two that differ would be a guess."""
+    name = layout.tied_name
+    if name in weights.shapes and not torch.equal(weights[name], state["encoder.tokens.weight"]):
+        raise ValueError(
+            f"{path}: config.json ties the embeddings to the head, but {name!r} differs from them; "
+            "set tie_word_embeddings to false to keep both"
+        )

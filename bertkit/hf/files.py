@@ -1,0 +1,116 @@
+"""safetensors files enter, tensors leave, and back; whatever else carries weights is refused unopened."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertkit.hf.folder import CONVERT
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_DIGEST = "bertkit_sha256"
+
+
+def open_weights(folder: Path) -> "Weights":
+    """The weights of a folder, in one file or in shards; only names and shapes are read yet."""
+    if (folder / SINGLE).is_file():
+        return Weights(folder, {SINGLE})
+    if (folder / INDEX).is_file():
+        return Weights(folder, _shards(folder / INDEX))
+    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+    if pickles:
+        raise ValueError(f"{folder} holds {pickles[0]}, a pickle, which runs code when opened; {CONVERT}")
+    raise ValueError(f"{folder} holds no {SINGLE}")
+
+
+def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:
+    """Write them under a temporary name, then rename. A digest in the header lets `load` notice flipped bits."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    temporary = folder / f".{SINGLE}.{os.getpid()}"
+    try:
+        save_file(tensors, temporary, metadata={"format": "pt", _DIGEST: _digest(sorted(tensors.items()))})
+        os.replace(temporary, folder / SINGLE)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class Weights(AbstractContextManager):
+    """Open safetensors files: `shapes` by name, and the tensors themselves on demand."""
+
+    def __init__(self, folder: Path, files: set[str]):
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._places: dict[str, tuple[Any, str]] = {}
+        self._digests: list[tuple[Path, Any, str]] = []
+        with ExitStack() as stack:
+            for file in sorted(files):
+                self._open(folder / file, stack)
+            self._stack = stack.pop_all()
+
+    def __exit__(self, *error) -> None:
+        self._stack.close()
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor in float32, in memory of its own rather than a view of the file."""
+        handle, stored = self._places[name]
+        tensor = handle.get_tensor(stored)
+        if not tensor.is_floating_point():
+            raise ValueError(f"weight {name!r} holds {tensor.dtype}, not floating-point numbers")
+        return tensor.to(torch.float32, copy=True)
+
+    def verify(self) -> None:
+        """Compare what is stored with the digest that `save_weights` left; other writers leave none."""
+        for path, handle, digest in self._digests:
+            if _digest((name, handle.get_tensor(name)) for name in sorted(handle.keys())) != digest:
+                raise ValueError(f"{path} is damaged: its contents do not match the digest in its header")
+
+    def _open(self, path: Path, stack: ExitStack) -> None:
+        try:
+            handle = stack.enter_context(safe_open(path, framework="pt"))
+        except SafetensorError as error:
+            raise ValueError(f"{path} is no safetensors file: {error}") from None
+        except FileNotFoundError:
+            raise ValueError(f"{path} is missing, though {INDEX} names it") from None
+        for stored in handle.keys():  # noqa: SIM118 (a handle is no mapping)
+            name = _modern(stored)
+            if name in self.shapes:
+                raise ValueError(f"{path}: weight {stored!r} occurs twice")
+            self._places[name] = (handle, stored)
+            self.shapes[name] = tuple(handle.get_slice(stored).get_shape())
+        digest = (handle.metadata() or {}).get(_DIGEST)
+        if digest:
+            self._digests.append((path, handle, digest))
+
+
+def _modern(name: str) -> str:
+    """The first BERT checkpoints call a norm's scale and shift gamma and beta."""
+    return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name))
+
+
+def _shards(index: Path) -> set[str]:
+    try:
+        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{index} is no index of safetensors shards") from None
+    for file in files:
+        if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+            raise ValueError(f"{index} names {file!r}; a shard is a .safetensors file beside it")
+    return files
+
+
+def _digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Of tensors in the order of their names, one in memory at a time."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

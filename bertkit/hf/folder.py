@@ -1,0 +1,50 @@
+"""What a user calls a model enters, the folder that holds it leaves; the network is asked only where told to."""
+
+from pathlib import Path
+
+HUB_PREFIX = "hf:"
+# What a model folder needs; code and pickles are never fetched.
+_WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
+
+
+def resolve(folder: str | Path) -> Path:
+    """A local folder as it is; `hf:NAME` is downloaded. A name that is no folder says what would work."""
+    name = str(folder)
+    if name.startswith(HUB_PREFIX):
+        return _download(name.removeprefix(HUB_PREFIX))
+    path = Path(folder)
+    if path.is_dir():
+        return path
+    if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt"):
+        raise ValueError(f"{path} is a pickle, which runs code when opened; {CONVERT}")
+    if path.is_file():
+        raise ValueError(f"{path} is a file; name the folder with config.json and model.safetensors")
+    raise ValueError(
+        f"there is no folder {name!r}; for a model on the Hugging Face hub run "
+        f"`hf download {name} --local-dir DIR` where there is a network and name DIR, or write {HUB_PREFIX}{name}"
+    )
+
+
+def model_folder(run_or_folder: str | Path) -> Path:
+    """A model folder as it is; of a training run the model it last wrote."""
+    path = resolve(run_or_folder)
+    return path / "model" if not (path / "config.json").exists() and (path / "model").is_dir() else path
+
+
+CONVERT = (
+    "in an environment you trust, load it with transformers and call model.save_pretrained(DIR), "
+    "which writes model.safetensors; then name DIR"
+)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED, etag_timeout=5))
+    except Exception as error:  # the hub's errors have no common type: network, HTTP, cache, validation
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ValueError(
+            f"{HUB_PREFIX}{name} could not be downloaded ({reason}); run `hf download {name} --local-dir DIR` "
+            "where there is a network and name DIR instead"
+        ) from None

@@ -1,0 +1,180 @@
+"""config.json and the names of the weights enter, the layout of a model leaves, and back."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from bertkit.hf.config import read_config, write_config
+from bertkit.model.config import BertConfig, EncoderConfig
+
+Head = Literal["bare", "masked-lm", "tagger"]
+Family = Literal["bert", "roberta", "modernbert"]
+Shapes = dict[str, tuple[int, ...]]
+
+
+class HeadNames(NamedTuple):
+    """Where a family keeps the parts of its masked-LM head."""
+
+    dense: str
+    norm: str
+    decoder: str
+    bias: str
+
+
+_HEAD_NAMES = {
+    "bert": HeadNames(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        "cls.predictions.bias",
+    ),
+    "roberta": HeadNames("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
+    "modernbert": HeadNames("head.dense", "head.norm", "decoder", "decoder.bias"),
+}
+_PREFIXES = {"bert": "bert.", "roberta": "roberta.", "modernbert": "model."}
+_CLASSES = {"bert": "Bert", "modernbert": "ModernBert"}
+_LAYER_PATTERN = {
+    "bert": r"encoder\.layer\.(\d+)\.",
+    "roberta": r"encoder\.layer\.(\d+)\.",
+    "modernbert": r"layers\.(\d+)\.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Which weights a folder holds and what they are called there."""
+
+    config: EncoderConfig
+    family: Family
+    head: Head = "bare"
+    labels: tuple[str, ...] = ()
+    pooler: bool = False
+    prefix: str = ""
+    """What stands before the encoder's names."""
+    first_position: int = 0
+    """Row of the position table that belongs to a sequence's first token."""
+    decoder_bias_name: str = ""
+
+    @classmethod
+    def of(
+        cls, config: EncoderConfig, head: Head = "bare", labels: tuple[str, ...] = (), pooler: bool = False
+    ) -> "Layout":
+        """The layout in which a model is written."""
+        family: Family = "bert" if isinstance(config, BertConfig) else "modernbert"
+        return cls(
+            config=config,
+            family=family,
+            head=head,
+            labels=labels,
+            pooler=pooler,
+            prefix="" if head == "bare" else _PREFIXES[family],
+            decoder_bias_name=_HEAD_NAMES[family].bias,
+        )
+
+    @property
+    def head_names(self) -> HeadNames:
+        return _HEAD_NAMES[self.family]
+
+    @property
+    def architecture(self) -> str:
+        kind = {"bare": "Model", "masked-lm": "ForMaskedLM", "tagger": "ForTokenClassification"}[self.head]
+        return _CLASSES["bert" if self.family == "roberta" else self.family] + kind
+
+    @property
+    def tied_name(self) -> str | None:
+        """Where a folder may repeat the embedding matrix for the head."""
+        tied = self.head == "masked-lm" and self.config.tie_word_embeddings
+        return f"{self.head_names.decoder}.weight" if tied else None
+
+    def ignores(self, name: str) -> bool:
+        """Whether a weight may be left unread: tables of numbers 0, 1, 2 …, weights stored twice, and what other
+        pretraining tasks left behind."""
+        if name == self.tied_name or name.endswith(("embeddings.position_ids", "embeddings.token_type_ids")):
+            return True
+        if self.head == "masked-lm" and name in (self.head_names.bias, f"{self.head_names.decoder}.bias"):
+            return self.family != "modernbert"
+        unused = ("cls.seq_relationship.", *(() if self.head == "bare" else (f"{self.prefix}pooler.",)))
+        return name.startswith(unused)
+
+
+def read_layout(folder: Path, shapes: Shapes) -> Layout:
+    source = folder / "config.json"
+    values = read_json(source)
+    family, config, first_position = read_config(values, source)
+    prefix = _PREFIXES[family] if any(name.startswith(_PREFIXES[family]) for name in shapes) else ""
+    _check_depth(config, family, prefix, shapes, source)
+    head = _head(family, values, shapes, source)
+    names = _HEAD_NAMES[family]
+    if family == "roberta" and head == "masked-lm" and getattr(config, "hidden_act", "gelu") != "gelu":
+        raise ValueError(f"{source}: a RoBERTa masked-LM head with hidden_act other than gelu is not supported")
+    return Layout(
+        config=config,
+        family=family,
+        head=head,
+        labels=_labels(values, source) if head == "tagger" else (),
+        pooler=head == "bare" and f"{prefix}pooler.dense.weight" in shapes,
+        prefix=prefix,
+        first_position=first_position,
+        decoder_bias_name=names.bias if names.bias in shapes else f"{names.decoder}.bias",
+    )
+
+
+def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
+    """Write config.json. The tokenizer's special ids, where known, are what readers expect there."""
+    values: dict[str, Any] = {"architectures": [layout.architecture], **write_config(layout.config)}
+    for ours, theirs in (("pad_id", "pad_token_id"), ("cls_id", "cls_token_id"), ("sep_id", "sep_token_id")):
+        if special_ids is not None and getattr(special_ids, ours) is not None:
+            values[theirs] = getattr(special_ids, ours)
+    if layout.head == "tagger":
+        values["id2label"] = {str(i): label for i, label in enumerate(layout.labels)}
+        values["label2id"] = {label: i for i, label in enumerate(layout.labels)}
+    text = json.dumps(values, indent=2, ensure_ascii=False)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing; a model folder holds config.json and model.safetensors") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object, got {type(values).__name__}")
+    return values
+
+
+def _check_depth(config: EncoderConfig, family: Family, prefix: str, shapes: Shapes, source: Path) -> None:
+    """Before modules are made for them: a config can ask for a billion layers."""
+    pattern = re.compile(re.escape(prefix) + _LAYER_PATTERN[family])
+    depth = 1 + max((int(match[1]) for name in shapes if (match := pattern.match(name))), default=-1)
+    if depth != config.num_hidden_layers:
+        raise ValueError(
+            f"{source}: num_hidden_layers is {config.num_hidden_layers}, but there are weights for {depth}"
+        )
+
+
+def _head(family: Family, values: dict[str, Any], shapes: Shapes, source: Path) -> Head:
+    """The weights say which head there is; two kinds of classifier look alike, so there config.json decides."""
+    architecture = str((values.get("architectures") or [""])[0])
+    if "classifier.weight" in shapes or "classifier.dense.weight" in shapes or "qa_outputs.weight" in shapes:
+        if not architecture.endswith("ForTokenClassification"):
+            raise ValueError(
+                f"{source}: architectures says {architecture or 'nothing'}; of the models with a classifier only "
+                "...ForTokenClassification can be loaded"
+            )
+        return "tagger"
+    return "masked-lm" if f"{_HEAD_NAMES[family].dense}.weight" in shapes else "bare"
+
+
+def _labels(values: dict[str, Any], source: Path) -> tuple[str, ...]:
+    named = values.get("id2label")
+    if named is None:
+        return tuple(f"LABEL_{i}" for i in range(int(values.get("num_labels", 2))))
+    try:
+        by_id = {int(key): str(label) for key, label in named.items()}
+        return tuple(by_id[i] for i in range(len(by_id)))
+    except (AttributeError, ValueError, KeyError):
+        raise ValueError(f"{source}: id2label must name the labels of 0, 1, 2 …, got {str(named)[:80]}") from None
