@@ -88,9 +88,12 @@ class FillMask:
 
     def _spelled(self, token_id: int) -> str:
         """A token as a reader would write it; special tokens and pieces of words keep their marks."""
-        return self.backend.decode([token_id], skip_special_tokens=False).strip() or self.backend.id_to_token(
-            token_id
-        )
+        return self.backend.decode([token_id], skip_special_tokens=False).strip() or self._token(token_id)
+
+    def _token(self, token_id: int) -> str:
+        token = self.backend.id_to_token(token_id)
+        assert token is not None, token_id
+        return token
 
 
 def _filled(text: str, tokens: list[str]) -> str:

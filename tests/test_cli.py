@@ -11,9 +11,9 @@ HEAVY = ("torch", "numpy", "tokenizers", "datasets", "accelerate", "transformers
 
 
 def modules_after(*argv: str) -> set[str]:
-    code = f"import sys; from bertkit.cli import main; main({list(argv)!r}); print('\\n'.join(sys.modules))"
+    code = f"import sys; from bertkit.cli import main; main({list(argv)!r}); print('MODULES', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(done.stdout.rpartition("MODULES")[2].split())
 
 
 @pytest.mark.parametrize("argv", [("--help",), ("prepar",), *((verb, "--help") for verb in VERBS)])
