@@ -65,7 +65,7 @@ def _packed_attention(
     """
     num_tokens, _, num_heads, head_size = qkv_T3HE.shape
     context_THE = qkv_T3HE.new_empty(num_tokens, num_heads, head_size)
-    denominator_TH = qkv_T3HE.new_empty(num_tokens, num_heads, dtype=torch.float32)
+    denominator_TH = qkv_T3HE.new_empty(num_tokens, num_heads, dtype=_precise(qkv_T3HE))
     generator = _generator(qkv_T3HE, dropout, seed)
     for piece in _pieces(cu_seqlens.tolist(), reach):
         query, key, value = piece.views(qkv_T3HE)
@@ -127,7 +127,7 @@ def _(qkv_T3HE, cu_seqlens, reach, dropout, seed):
     num_tokens, _, num_heads, head_size = qkv_T3HE.shape
     return (
         qkv_T3HE.new_empty(num_tokens, num_heads, head_size),
-        qkv_T3HE.new_empty(num_tokens, num_heads, dtype=torch.float32),
+        qkv_T3HE.new_empty(num_tokens, num_heads, dtype=_precise(qkv_T3HE)),
     )
 
 
@@ -140,7 +140,6 @@ def _save_for_backward(ctx, inputs, output):
     qkv_T3HE, cu_seqlens, ctx.reach, ctx.dropout, seed = inputs
     ctx.save_for_backward(qkv_T3HE, *output, cu_seqlens, seed)
     ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
 
 
 def _backward(ctx, grad_THE, _):
@@ -220,8 +219,13 @@ def _band(num_queries: int, num_keys: int, first_query: int, window: int, like: 
 
 
 def _softmax(query: Tensor, key: Tensor, band: Tensor | None) -> Tensor:
-    scores = (query @ key.transpose(-1, -2)).float() * query.shape[-1] ** -0.5
+    scores = (query @ key.transpose(-1, -2)).to(_precise(query)) * query.shape[-1] ** -0.5
     return torch.softmax(scores if band is None else scores + band, dim=-1).to(query.dtype)
+
+
+def _precise(values: Tensor) -> torch.dtype:
+    """In which a softmax is summed: at least float32."""
+    return torch.promote_types(values.dtype, torch.float32)
 
 
 def _generator(like: Tensor, dropout: float, seed: Tensor) -> torch.Generator | None:

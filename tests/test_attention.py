@@ -1,0 +1,123 @@
+"""Packed attention is attention inside each sequence, whatever the backend, the window or the neighbours."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertkit.model.attention import attention, attention_weights
+
+torch.set_num_threads(1)
+
+
+def packed(lengths, heads=2, channels=8, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    qkv = torch.randn(sum(lengths), 3, heads, channels, generator=generator, dtype=dtype, requires_grad=True)
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
+    return qkv, cu_seqlens, max(lengths, default=0)
+
+
+def by_hand(qkv, lengths, window=None):
+    """Each sequence on its own, with torch's own attention and a dense mask."""
+    parts = []
+    for rows in qkv.split(lengths):
+        query, key, value = rows.permute(1, 2, 0, 3)
+        place = torch.arange(len(rows))
+        near = (place[:, None] - place).abs() <= (len(rows) if window is None else window)
+        parts.append(F.scaled_dot_product_attention(query, key, value, attn_mask=near).transpose(0, 1))
+    return torch.cat(parts)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 12) | st.just(7) | st.integers(60, 150), min_size=1, max_size=6),
+    window=st.none() | st.integers(1, 70),
+)
+def test_context_and_gradient_are_those_of_each_sequence_alone(lengths, window):
+    qkv, cu_seqlens, longest = packed(lengths)
+    ours, expected = attention(qkv, cu_seqlens, longest, window), by_hand(qkv, lengths, window)
+    torch.testing.assert_close(ours, expected)
+    direction = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(1))
+    (grad,) = torch.autograd.grad((ours * direction).sum(), qkv)
+    (expected_grad,) = torch.autograd.grad((expected * direction).sum(), qkv)
+    torch.testing.assert_close(grad, expected_grad)
+
+
+def test_empty_sequences_between_others_change_nothing():
+    qkv, cu_seqlens, longest = packed([3, 5])
+    with_empty = torch.tensor([0, 0, 3, 3, 3, 8, 8], dtype=torch.int32)
+    assert torch.equal(attention(qkv, cu_seqlens, longest), attention(qkv, with_empty, longest))
+
+
+def test_an_empty_pack_gives_an_empty_context():
+    qkv, cu_seqlens, _ = packed([])
+    assert attention(qkv, cu_seqlens, 0).shape == (0, 2, 8)
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 64, 100])
+def test_a_window_reaches_exactly_as_far_as_it_says(window):
+    length, at = 260, 130
+    qkv, cu_seqlens, longest = packed([length])
+    context = attention(qkv, cu_seqlens, longest, window)
+    (grad,) = torch.autograd.grad(context[at].sum(), qkv)
+    seen = grad[:, 1:].abs().sum((1, 2, 3)) > 0
+    assert seen.nonzero().squeeze(1).tolist() == list(range(at - window, at + window + 1))
+
+
+def test_weights_on_request_are_those_that_attention_uses():
+    lengths = [4, 1, 9]
+    qkv, cu_seqlens, longest = packed(lengths)
+    weights = attention_weights(qkv, cu_seqlens, window=3)
+    assert [tuple(w.shape) for w in weights] == [(2, n, n) for n in lengths]
+    context = torch.cat([(w @ v[:, 2].transpose(0, 1)).transpose(0, 1) for w, v in zip(weights, qkv.split(lengths), strict=True)])
+    torch.testing.assert_close(context, attention(qkv, cu_seqlens, longest, window=3))
+    assert all(torch.allclose(w.sum(-1), torch.ones((), dtype=w.dtype)) for w in weights)
+
+
+@pytest.mark.parametrize("window", [None, 2])
+def test_dropout_has_the_gradient_of_its_own_draw(window):
+    qkv, cu_seqlens, longest = packed([3, 3, 5], heads=1, channels=4)
+
+    def dropped(values):
+        torch.manual_seed(7)
+        return attention(values, cu_seqlens, longest, window, dropout=0.4)
+
+    assert not torch.equal(dropped(qkv), attention(qkv, cu_seqlens, longest, window))
+    assert torch.autograd.gradcheck(dropped, (qkv,))
+
+
+def test_dropout_keeps_the_mean():
+    qkv, cu_seqlens, longest = packed([6])
+    torch.manual_seed(0)
+    mean = sum(attention(qkv, cu_seqlens, longest, dropout=0.3).detach() for _ in range(4000)) / 4000
+    torch.testing.assert_close(mean, attention(qkv, cu_seqlens, longest).detach(), atol=0.06, rtol=0)
+
+
+def test_no_dropout_leaves_the_global_generator_alone():
+    qkv, cu_seqlens, longest = packed([6])
+    before = torch.get_rng_state()
+    attention(qkv, cu_seqlens, longest)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_sequence_does_not_notice_its_neighbours():
+    qkv, cu_seqlens, longest = packed([5, 6, 7])
+    context = attention(qkv, cu_seqlens, longest)
+    (grad,) = torch.autograd.grad(context[5:11].sum(), qkv)
+    assert grad[5:11].abs().sum() > 0
+    assert grad[:5].abs().sum() == 0
+    assert grad[11:].abs().sum() == 0
+
+
+@pytest.mark.parametrize("operator", ["packed_attention", "packed_attention_backward"])
+def test_the_operators_keep_torchs_rules(operator):
+    qkv, cu_seqlens, _ = packed([3, 4], dtype=torch.float32)
+    seed = torch.zeros((), dtype=torch.int64)
+    if operator == "packed_attention":
+        torch.library.opcheck(torch.ops.bertkit.packed_attention, (qkv, cu_seqlens, -1, 0.0, seed))
+        return
+    with torch.no_grad():
+        context, denominator = torch.ops.bertkit.packed_attention(qkv, cu_seqlens, -1, 0.0, seed)
+    arguments = (context, qkv.detach(), context, denominator, cu_seqlens, -1, 0.0, seed)
+    torch.library.opcheck(torch.ops.bertkit.packed_attention_backward, arguments)

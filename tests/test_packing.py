@@ -1,0 +1,126 @@
+"""Packing loses nothing: padded, packed and one by one are the same computation."""
+
+import pytest
+import torch
+
+from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder, pack, unpack
+
+torch.set_num_threads(1)
+
+CONFIGS = [
+    BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=40,
+    ),
+    ModernBertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
+        global_attn_every_n_layers=2, local_attention=6,
+    ),
+]  # fmt: skip
+encoders = pytest.mark.parametrize("config", CONFIGS, ids=["bert", "modernbert"])
+
+
+def ragged(lengths, width=None, seed=0):
+    """Ids and mask of right-padded rows."""
+    width = width or max(lengths)
+    ids = torch.randint(5, 50, (len(lengths), width), generator=torch.Generator().manual_seed(seed))
+    mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
+    return ids, mask
+
+
+def test_packing_keeps_tokens_positions_and_borders():
+    ids = torch.tensor([[7, 8, 9], [4, 5, 6], [1, 2, 3]])
+    packed, index = pack(ids, torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1]]), ids + 10)
+    assert packed.input_ids.tolist() == [7, 8, 2, 3]
+    assert packed.position_ids.tolist() == [0, 1, 0, 1]
+    assert packed.cu_seqlens.tolist() == [0, 2, 2, 4]
+    assert packed.cu_seqlens.dtype == torch.int32
+    assert packed.max_seqlen == 2
+    assert packed.token_type_ids.tolist() == [17, 18, 12, 13]
+    assert unpack(packed.input_ids, index, ids.shape).tolist() == [[7, 8, 0], [0, 0, 0], [0, 2, 3]]
+
+
+def test_a_gap_in_the_mask_is_refused_by_row():
+    with pytest.raises(ValueError, match="gap in row 1"):
+        pack(torch.ones(2, 3, dtype=torch.long), torch.tensor([[1, 1, 1], [1, 0, 1]]))
+
+
+def test_a_mask_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"attention_mask must have the shape of input_ids, \(2, 3\), got \(2, 4\)"):
+        pack(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4))
+
+
+@encoders
+def test_padded_and_packed_and_one_by_one_agree(config):
+    encoder = build_encoder(config, seed=1).eval()
+    lengths = [1, 33, 2, 17, 17, 3]
+    ids, mask = ragged(lengths, width=36)
+    padded = encoder(ids, mask)
+    packed, index = pack(ids, mask)
+    assert torch.equal(unpack(encoder(packed), index, ids.shape), padded)
+    assert padded[mask == 0].abs().sum() == 0
+    for row, length in enumerate(lengths):
+        torch.testing.assert_close(encoder(ids[row : row + 1, :length])[0], padded[row, :length])
+
+
+@encoders
+def test_padding_on_the_left_and_on_the_right_mean_the_same(config):
+    encoder = build_encoder(config, seed=1).eval()
+    ids, mask = ragged([3, 7])
+    right = encoder(ids, mask)
+    left = encoder(ids.roll(4, 1), mask.roll(4, 1))
+    torch.testing.assert_close(left[0, 4:], right[0, :3])
+
+
+@encoders
+def test_the_order_of_rows_does_not_matter(config):
+    encoder = build_encoder(config, seed=1).eval()
+    ids, mask = ragged([5, 9, 1, 9, 4])
+    order = torch.tensor([3, 0, 4, 2, 1])
+    torch.testing.assert_close(encoder(ids[order], mask[order]), encoder(ids, mask)[order])
+
+
+@encoders
+def test_what_stands_in_the_padding_does_not_matter(config):
+    encoder = build_encoder(config, seed=1).eval()
+    ids, mask = ragged([5, 9])
+    assert torch.equal(encoder(ids * mask, mask), encoder(ids, mask))
+
+
+@encoders
+def test_fully_padded_rows_are_zero_and_have_finite_gradients(config):
+    model = MaskedLM(build_encoder(config, seed=1))
+    ids, mask = ragged([4, 0, 2])
+    logits = model(ids, mask)
+    assert logits[1].abs().sum() == 0
+    logits.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    assert model(ids, torch.zeros_like(mask)).abs().sum() == 0
+
+
+@encoders
+def test_no_information_flows_between_packed_documents(config):
+    encoder = build_encoder(config, seed=1).eval()
+    ids, mask = ragged([6, 8, 5])
+    packed, _ = pack(ids, mask)
+    embedded = []
+    encoder.tokens.register_forward_hook(lambda *call: embedded.append(call[-1]))
+    hidden = encoder(packed)
+    (grad,) = torch.autograd.grad(hidden[6:14].square().sum(), embedded[0])
+    reached = grad.abs().sum(1) > 0
+    assert reached.nonzero().squeeze(1).tolist() == list(range(6, 14))
+
+
+@encoders
+def test_heads_give_logits_for_padded_and_packed_alike(config):
+    tagger = TokenTagger(build_encoder(config, seed=1), ["O", "B-X", "I-X"]).eval()
+    ids, mask = ragged([4, 1, 2])
+    packed, index = pack(ids, mask)
+    assert tagger(ids, mask).shape == (3, 4, 3)
+    assert torch.equal(unpack(tagger(packed), index, ids.shape), tagger(ids, mask))
+
+
+def test_positions_beyond_the_table_are_refused():
+    encoder = build_encoder(CONFIGS[0])
+    with pytest.raises(ValueError, match="41 tokens is longer than the encoder's max_position_embeddings=40"):
+        encoder(torch.ones(1, 41, dtype=torch.long))
