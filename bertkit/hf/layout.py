@@ -117,7 +117,7 @@ def read_layout(folder: Path, shapes: Shapes) -> Layout:
         pooler=head == "bare" and f"{prefix}pooler.dense.weight" in shapes,
         prefix=prefix,
         first_position=first_position,
-        decoder_bias_name=names.bias if names.bias in shapes else f"{names.decoder}.bias",
+        decoder_bias_name=f"{names.decoder}.bias" if f"{names.decoder}.bias" in shapes else names.bias,
     )
 
 

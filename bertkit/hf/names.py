@@ -18,6 +18,8 @@ class Weight(NamedTuple):
     theirs: tuple[str, ...]
     skip: int = 0
     """Leading rows of theirs that are never used; RoBERTa's positions begin after the padding id."""
+    copies: tuple[str, ...] = ()
+    """Further names under which ours is written again."""
 
     def shapes(self, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """The shape each of theirs must have where ours has `shape`."""
@@ -30,7 +32,7 @@ class Weight(NamedTuple):
     def write(self, tensor: Tensor) -> Mapping[str, Tensor]:
         assert self.skip == 0, "a layout that skips rows is only read"
         if len(self.theirs) == 1:
-            return {self.theirs[0]: tensor}
+            return {self.theirs[0]: tensor, **{name: tensor.clone() for name in self.copies}}
         # safetensors refuses views of one storage.
         return {name: part.clone() for name, part in zip(self.theirs, tensor.chunk(len(self.theirs)), strict=True)}
 
@@ -90,7 +92,11 @@ def _masked_lm_head(layout: Layout) -> list[Weight]:
         *_pair("head.transform.norm", names.norm, bias=isinstance(config, BertConfig) or config.norm_bias),
     ]
     if isinstance(config, BertConfig) or config.decoder_bias:
-        rows.append(Weight("head.decoder_bias", (layout.decoder_bias_name,)))
+        # An untied BERT of transformers has the bias twice and adds the decoder's.
+        twice = isinstance(config, BertConfig) and not config.tie_word_embeddings
+        rows.append(
+            Weight("head.decoder_bias", (layout.decoder_bias_name,), copies=(f"{names.decoder}.bias",) if twice else ())
+        )
     if not config.tie_word_embeddings:
         rows.append(Weight("head.decoder_weight", (f"{names.decoder}.weight",)))
     return rows
