@@ -108,17 +108,15 @@ def entries(cls: type, prefix: str = "") -> Iterator[Entry]:
             yield Entry(f"{prefix}{field.name}", kind, _default(field), notes.get(field.name, ""))
 
 
-def add_flags(parser: argparse.ArgumentParser, cls: type, skip: Iterable[str] = ()) -> None:
-    """A `--flag` for every leaf of a flat config; `from_flags` reads them back."""
+def add_flags(parser: argparse.ArgumentParser, cls: type, optional: Iterable[str] = ()) -> None:
+    """A `--flag` for every leaf of a flat config; `from_flags` reads them back. `optional` leaves may be left out."""
     for entry in entries(cls):
-        if entry.key in skip:
-            continue
         flag = "--" + entry.key.replace("_", "-")
         shown = "" if entry.default in (None, dataclasses.MISSING, "", ()) else f" (default: {entry.default})"
         options: dict[str, Any] = {
             "help": (entry.help + shown).replace("%", "%%"),
             "default": argparse.SUPPRESS,
-            "required": entry.default is dataclasses.MISSING,
+            "required": entry.default is dataclasses.MISSING and entry.key not in optional,
         }
         if entry.kind is bool:
             options["action"] = argparse.BooleanOptionalAction

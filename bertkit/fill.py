@@ -38,9 +38,7 @@ class FillMask:
         path = resolve(folder)
         model = load(path)
         if not isinstance(model, MaskedLM):
-            raise ValueError(
-                f"{path} holds a {type(model).__name__} without a masked-LM head, so it cannot fill masks"
-            )
+            raise ValueError(f"{path} holds a {type(model).__name__} without a masked-LM head, so it cannot fill masks")
         tokenizer = load_tokenizer(path)
         if tokenizer.special.mask_id is None:
             raise ValueError(f"{path}: the tokenizer has no mask token")

@@ -45,8 +45,7 @@ def describe(folder: str | Path, seq_len: int | None = None) -> Info:
         config=layout.config,
         parameters={part: parts[part] for part in ("embeddings", "attention", "mlp", "norms", "head") if parts[part]},
         labels=layout.labels,
-        flops_per_token=forward_flops(layout.config, seq_len)
-        + _head_flops(layout.config, layout.head, layout.labels),
+        flops_per_token=forward_flops(layout.config, seq_len) + _head_flops(layout.config, layout.head, layout.labels),
         seq_len=seq_len,
     )
 

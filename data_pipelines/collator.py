@@ -221,9 +221,7 @@ class MaskingCollator:
         labels_T[masked.target_index] = masked.target_ids
         batch = {
             "input_ids": spread(masked.input_ids, self.vocabulary.pad_id),
-            "attention_mask": filled.astype(np.int64)
-            if attended_T is None
-            else spread(attended_T.astype(np.int64), 0),
+            "attention_mask": filled.astype(np.int64) if attended_T is None else spread(attended_T.astype(np.int64), 0),
             "labels": spread(labels_T, IGNORED),
         }
         for name, values in columns.items():

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from data_pipelines.config import CorpusConfig
 from data_pipelines.readers import READERS, Piece, read_hub, reader_of
-from data_pipelines.repeats import SeenParagraphs
 
 
 class Document(NamedTuple):
@@ -51,7 +50,11 @@ def find_sources(config: CorpusConfig) -> list[Source]:
 
 def read_documents(config: CorpusConfig) -> Iterator[Document]:
     """Every document of the corpus. Memory stays the same whatever the corpus, the document or the line."""
-    seen = SeenParagraphs() if config.unique_paragraphs else None
+    seen = None
+    if config.unique_paragraphs:
+        from data_pipelines.repeats import SeenParagraphs  # numpy, which a wrong path need not wait for
+
+        seen = SeenParagraphs()
     for source in find_sources(config):
         for repeat in range(_passes(source.weight)):
             for text, place, continued in _take_share(_pieces(source, config), source.weight - repeat):
@@ -131,7 +134,8 @@ def _expand(pattern: str) -> list[str]:
         if found:
             return found
         raise ValueError(f"no file matches {pattern!r}")
-    hint = f"; for the Hugging Face dataset of that name write hf:{pattern}" if pattern.count("/") <= 1 else ""
+    like_a_dataset = re.fullmatch(r"[\w-]+(/[\w.-]+)?", pattern)
+    hint = f"; for the Hugging Face dataset of that name write hf:{pattern}" if like_a_dataset else ""
     raise ValueError(f"there is no file or folder {pattern!r}{hint}")
 
 

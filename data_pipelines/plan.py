@@ -35,9 +35,7 @@ class Plan:
             raise ValueError("the corpus has no rows to train on")
         firsts, batches = zip(*self._stages, strict=True)
         if firsts[0] != 0 or list(firsts) != sorted(set(firsts)) or min(batches) < 1:
-            raise ValueError(
-                f"global_batch needs ascending stages from step 0 with positive sizes, got {self._stages}"
-            )
+            raise ValueError(f"global_batch needs ascending stages from step 0 with positive sizes, got {self._stages}")
 
     def batch_of_step(self, step: int) -> int:
         """How many rows step `step` has."""

@@ -102,9 +102,7 @@ def merge(folder: Path | str) -> Path:
     whole = {key: value for key, value in manifests[found[0].name]["identity"].items() if key != "part"}
     shards: dict[str, list] = {split: [] for split in SPLITS}
     for name, manifest in manifests.items():
-        refuse_other(
-            whole, {key: value for key, value in manifest["identity"].items() if key != "part"}, folder / name
-        )
+        refuse_other(whole, {key: value for key, value in manifest["identity"].items() if key != "part"}, folder / name)
         for split in SPLITS:
             shards[split] += [entry | {"name": f"{name}/{entry['name']}"} for entry in manifest["shards"][split]]
     first = load_tokenizer(folder / found[0].name / "tokenizer")

@@ -109,15 +109,15 @@ class Rows:
         self.seq_len: int = manifest["identity"]["prepare"]["seq_len"]
         self.fingerprint: str = manifest["fingerprint"]
         self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
+        # A sequence's start takes four bytes, and the end of the last is written too.
+        self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
         self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
         for entry in self._entries:
             for kind in FILES:
                 path = self.folder / f"{entry['name']}.{kind}"
                 size = path.stat().st_size if path.is_file() else None
                 if size != entry[kind]["size"]:
-                    raise ValueError(
-                        f"{path} is damaged: {size} bytes, expected {entry[kind]['size']}; prepare again"
-                    )
+                    raise ValueError(f"{path} is damaged: {size} bytes, expected {entry[kind]['size']}; prepare again")
 
     def __len__(self) -> int:
         return int(self._first_row[-1])

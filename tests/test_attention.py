@@ -70,7 +70,9 @@ def test_weights_on_request_are_those_that_attention_uses():
     qkv, cu_seqlens, longest = packed(lengths)
     weights = attention_weights(qkv, cu_seqlens, window=3)
     assert [tuple(w.shape) for w in weights] == [(2, n, n) for n in lengths]
-    context = torch.cat([(w @ v[:, 2].transpose(0, 1)).transpose(0, 1) for w, v in zip(weights, qkv.split(lengths), strict=True)])
+    context = torch.cat(
+        [(w @ v[:, 2].transpose(0, 1)).transpose(0, 1) for w, v in zip(weights, qkv.split(lengths), strict=True)]
+    )
     torch.testing.assert_close(context, attention(qkv, cu_seqlens, longest, window=3))
     assert all(torch.allclose(w.sum(-1), torch.ones((), dtype=w.dtype)) for w in weights)
 

@@ -41,7 +41,7 @@ def modernbert_settings(draw):
         },
         "initializer_range": draw(st.sampled_from([0.02, 0.2])),
         "pad_token_id": 0,
-        **{name: None for name in ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")},
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
         **{
             name: draw(st.booleans())
             for name in ("norm_bias", "attention_bias", "mlp_bias", "decoder_bias", "classifier_bias")

@@ -17,10 +17,14 @@ class Verb(NamedTuple):
 
 # Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
 VERBS: dict[str, Verb] = {
+    "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
+    "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
+    "inspect-masks": Verb("bertkit.cli.data", "Show rows before and after masking, with the measured rates."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
     "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
     "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
+    "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
 
 

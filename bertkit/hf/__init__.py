@@ -90,9 +90,7 @@ def _check(table: list[Weight], model: Model, shapes: dict[str, tuple[int, ...]]
             if name not in shapes:
                 raise ValueError(f"{path}: weight {name!r} is missing")
             if shapes[name] != shape:
-                raise ValueError(
-                    f"{path}: weight {name!r} has shape {shapes[name]}, but config.json asks for {shape}"
-                )
+                raise ValueError(f"{path}: weight {name!r} has shape {shapes[name]}, but config.json asks for {shape}")
     used = {name for row in table for name in row.theirs}
     for name in sorted(set(shapes) - used):
         if not layout.ignores(name):

@@ -1,0 +1,99 @@
+"""Things to time enter, medians with their spread leave, as a table for people and rows for programs."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds for one call: the median of all rounds, with the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a bench: ours and theirs in `unit` (more is better), and what was seen beside it."""
+
+    workload: str
+    ours: float
+    theirs: float | None = None
+    ratio: float | None = None
+    unit: str
+    share_of_peak: float | None = None
+    peak_memory_mb: float | None = None
+
+
+def interleaved(candidates: dict[str, Callable[[], Any]], rounds: int, repeats: int = 1) -> dict[str, Timing]:
+    """Time the candidates in turn, round after round, so that a slow moment of the machine hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for function in candidates.values():
+        function()
+    for turn in range(rounds):
+        # Every other round backwards: none always follows the same neighbour.
+        for name in list(candidates)[:: -1 if turn % 2 else 1]:
+            start = time.perf_counter()
+            for _ in range(repeats):
+                candidates[name]()
+            seconds[name].append((time.perf_counter() - start) / repeats)
+    return {name: _timing(values) for name, values in seconds.items()}
+
+
+def compare(workload: str, amount: float, unit: str, timings: dict[str, Timing], **seen: float | None) -> Row:
+    """The row for a workload of `amount` units a call, from the timings of "ours" and perhaps "theirs"."""
+    ours = amount / timings["ours"].median
+    theirs = amount / timings["theirs"].median if "theirs" in timings else None
+    return Row(workload=workload, ours=ours, theirs=theirs, ratio=theirs and ours / theirs, unit=unit, **seen)
+
+
+def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> None:
+    """Show the rows to a person; columns nobody filled are left out."""
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = list(rows)
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("workload", lambda row: row.workload),
+        ("ours", lambda row: _amount(row.ours)),
+        ("theirs", lambda row: "" if row.theirs is None else _amount(row.theirs)),
+        ("ratio", lambda row: "" if row.ratio is None else f"{row.ratio:.2f}×"),
+        ("unit", lambda row: row.unit),
+        ("of peak", lambda row: "" if row.share_of_peak is None else f"{row.share_of_peak:.0%}"),
+        ("memory", lambda row: "" if row.peak_memory_mb is None else f"{row.peak_memory_mb:,.0f} MB"),
+    ]
+    table = Table(title=title, title_justify="left")
+    shown = [(name, cell) for name, cell in columns if any(cell(row) for row in rows)]
+    for name, _ in shown:
+        table.add_column(name, justify="left" if name in ("workload", "unit") else "right")
+    for row in rows:
+        table.add_row(*(cell(row) for _, cell in shown))
+    console = Console()
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False)
+
+
+def write_rows(rows: Iterable[Row], path: Path) -> None:
+    """Write the rows for a program."""
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+
+
+def _timing(seconds: list[float]) -> Timing:
+    if len(seconds) < 4:
+        return Timing(statistics.median(seconds), min(seconds), max(seconds))
+    low, median, high = statistics.quantiles(seconds, n=4)
+    return Timing(median, low, high)
+
+
+def _amount(value: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.2f} {letter}"
+    return f"{value:.3g}"

@@ -1,0 +1,184 @@
+"""The verbs of the data line: tokenizer, prepare, inspect-masks."""
+
+import argparse
+from pathlib import Path
+
+from bertkit.fields import add_flags, from_flags
+from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+
+
+def tokenizer(parser: argparse.ArgumentParser):
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit tokenizer train --corpus books/*.txt --vocab-size 16000 --out my-tokenizer\n"
+        "  bertkit tokenizer doctor --tokenizer my-tokenizer --corpus other.txt"
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="train|doctor")
+    train = actions.add_parser("train", help="train a tokenizer on a corpus and examine it")
+    train.add_argument("--out", type=Path, required=True, help="folder to write; AutoTokenizer opens it too")
+    train.add_argument("--held-out", nargs="+", metavar="CORPUS", help="text to examine the tokenizer on")
+    add_flags(train, CorpusConfig)
+    add_flags(train, TokenizerConfig)
+    doctor = actions.add_parser("doctor", help="say how well a tokenizer fits a text")
+    doctor.add_argument("--tokenizer", type=Path, required=True, help="tokenizer.json or a folder with one")
+    add_flags(doctor, CorpusConfig)
+    return lambda arguments: {"train": _train, "doctor": _doctor}[arguments.action](arguments)
+
+
+def prepare(parser: argparse.ArgumentParser):
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit prepare --corpus my.txt --tokenizer my-tokenizer --out shards --seq-len 128\n"
+        "  bertkit prepare ... --out shards --part 3/16    (on each of 16 machines its own part)\n"
+        "  bertkit prepare --merge shards                  (then make one set of the parts)\n\n"
+        "Run again after an interruption, it goes on. Run again when done, it says so."
+    )
+    parser.add_argument("--out", type=Path, help="folder to write")
+    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json or a folder with one")
+    parser.add_argument("--part", metavar="K/N", help="prepare only the K-th of N parts")
+    parser.add_argument("--merge", type=Path, metavar="FOLDER", help="make one set of the parts in FOLDER")
+    add_flags(parser, CorpusConfig, optional=("corpus",))
+    add_flags(parser, PrepareConfig)
+    return _prepare
+
+
+def inspect_masks(parser: argparse.ArgumentParser):
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit inspect-masks --data shards --unit word\n"
+        '  bertkit inspect-masks --tokenizer my-tokenizer "Some text to mask." --rate 0.3'
+    )
+    parser.add_argument("text", nargs="*", help="texts to mask, with --tokenizer")
+    parser.add_argument("--data", type=Path, help="prepared folder to take rows from")
+    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json or a folder with one")
+    parser.add_argument("--show", type=int, default=3, metavar="N", help="rows to show (default: 3)")
+    parser.add_argument("--sample", type=int, default=2000, metavar="N", help="rows to measure (default: 2000)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masks (default: 0)")
+    parser.add_argument("--epoch", type=int, default=0, metavar="N", help="epoch of the masks (default: 0)")
+    add_flags(parser, MaskConfig)
+    return _inspect_masks
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    corpus, config = from_flags(CorpusConfig, arguments), from_flags(TokenizerConfig, arguments)
+    _check_sources(corpus)
+    held_out = None
+    if arguments.held_out:
+        held_out = from_flags(CorpusConfig, arguments, corpus=arguments.held_out)
+        _check_sources(held_out)
+
+    from bertkit.progress import progress_bar
+    from data_pipelines.tokenizer import train_tokenizer
+
+    with progress_bar("training the tokenizer") as update:
+        trained = train_tokenizer(
+            corpus,
+            config,
+            arguments.out,
+            lambda done, total: update(done, total, f"{done / 1e6:.1f} M characters read"),
+        )
+    print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
+    if held_out is None:
+        print("examined on the start of the training text itself; --held-out PATH gives an honest figure")
+    _print_diagnosis(trained, held_out or corpus)
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    corpus = from_flags(CorpusConfig, arguments)
+    _check_sources(corpus)
+
+    from data_pipelines.tokenizer import load_tokenizer
+
+    _print_diagnosis(load_tokenizer(arguments.tokenizer), corpus)
+
+
+def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_000) -> None:
+    from itertools import islice
+
+    from data_pipelines.corpus import read_documents
+    from data_pipelines.doctor import examine
+
+    found = examine(tokenizer, (document.text for document in islice(read_documents(corpus), max_documents)))
+    examples = ", ".join(f"{_shown(text)} {count}×" for text, count in found.unknown_examples)
+    lines = [
+        (
+            "examined",
+            f"{found.num_documents:,} documents, {found.num_chars:,} characters, {found.num_tokens:,} tokens",
+        ),
+        ("unknown", f"{found.unknown_rate:.3%} of the tokens" + (f" ({examples})" if examples else "")),
+        ("pieces per word", f"{found.pieces_per_word:.3f}"),
+        ("bytes per token", f"{found.bytes_per_token:.2f}"),
+        ("vocabulary used", f"{found.share_used:.1%} of {found.vocab_size:,} tokens"),
+        ("special tokens", "; ".join(found.complaints) or "in order"),
+    ]
+    for name, value in lines:
+        print(f"  {name:<16} {value}")
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    from bertkit.progress import progress_bar
+
+    if arguments.merge:
+        from data_pipelines.prepare import merge
+
+        _print_shards(merge(arguments.merge))
+        return
+    missing = [f"--{name}" for name in ("corpus", "tokenizer", "out") if not getattr(arguments, name, None)]
+    if missing:
+        raise ValueError(f"prepare needs {', '.join(missing)} (see 'bertkit prepare --help')")
+    corpus, config = from_flags(CorpusConfig, arguments), from_flags(PrepareConfig, arguments)
+    _check_sources(corpus)
+
+    from data_pipelines.prepare import Part, Progress
+    from data_pipelines.prepare import prepare as prepare_shards
+
+    part = Part.parse(arguments.part) if arguments.part else None
+    told = False
+
+    with progress_bar("preparing") as update:
+
+        def report(progress: Progress) -> None:
+            nonlocal told
+            if not told and progress.estimated_bytes is not None:
+                print(f"about {progress.estimated_bytes / 1e6:,.1f} MB of shards to write")
+                told = True
+            update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
+
+        folder = prepare_shards(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
+    if not told:
+        print("nothing to do: the folder is prepared already")
+    _print_shards(folder)
+
+
+def _print_shards(folder: Path) -> None:
+    from data_pipelines.shards import SPLITS, open_rows
+
+    for split in SPLITS:
+        rows = open_rows(folder, split)
+        print(f"  {split:<10} {len(rows):>12,} rows {rows.num_tokens:>15,} tokens")
+    print(f"wrote {folder}")
+
+
+def _inspect_masks(arguments: argparse.Namespace) -> None:
+    config = from_flags(MaskConfig, arguments)
+    if arguments.data is None and not (arguments.tokenizer and arguments.text):
+        raise ValueError("inspect-masks needs --data FOLDER, or --tokenizer PATH and texts")
+
+    from bertkit.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
+
+    if arguments.data is not None:
+        source = rows_from_shards(arguments.data, arguments.sample)
+    else:
+        source = rows_from_texts(arguments.tokenizer, arguments.text)
+    inspect_rows(source, config, seed=arguments.seed, epoch=arguments.epoch, show=arguments.show)
+
+
+def _check_sources(corpus: CorpusConfig) -> None:
+    """A path that is not there is said before anything heavy is imported."""
+    from data_pipelines.corpus import find_sources
+
+    find_sources(corpus)
+
+
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else "�" for char in text)

@@ -1,0 +1,110 @@
+"""Rows and a mask setting enter; the rows before and after, in colour, and the measured rates are shown."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from data_pipelines.batch import PackedBatch, RowBatch
+from data_pipelines.collator import MaskingCollator
+from data_pipelines.config import MaskConfig
+from data_pipelines.mask_statistics import MaskStatistics
+from data_pipelines.masking import KEPT, MASKED, RANDOM
+from data_pipelines.shards import open_rows
+from data_pipelines.tokenizer import Tokenizer, load_tokenizer
+from data_pipelines.words import starts_from_word_ids
+
+_STYLES = {MASKED: "bold yellow", RANDOM: "bold red", KEPT: "bold green"}
+_SIGNS = {MASKED: "", RANDOM: "~", KEPT: "="}
+"""Without colour: was→now for a mask, was~→now for a random token, =was for a kept one."""
+
+
+class Inspected(NamedTuple):
+    """Rows to look at, and the tokenizer that made them."""
+
+    tokenizer: Tokenizer
+    rows: RowBatch
+    row_ids: np.ndarray
+
+
+def rows_from_shards(folder: Path, sample: int) -> Inspected:
+    """The first rows of a prepared folder."""
+    rows = open_rows(folder)
+    if not len(rows):
+        rows = open_rows(folder, "validation")
+    row_ids = np.arange(min(sample, len(rows)))
+    return Inspected(load_tokenizer(folder / "tokenizer"), rows.gather(row_ids), row_ids)
+
+
+def rows_from_texts(tokenizer_path: Path, texts: list[str]) -> Inspected:
+    """Each text as one row, framed as the tokenizer does it."""
+    tokenizer = load_tokenizer(tokenizer_path)
+    encodings = tokenizer.backend.encode_batch(texts)
+    starts = np.cumsum([0] + [len(encoding) for encoding in encodings])
+    rows = RowBatch(
+        ids_T=np.concatenate([np.array(encoding.ids, np.int64) for encoding in encodings]),
+        row_starts=starts,
+        sequence_starts=starts,
+        starts_word_T=np.concatenate([starts_from_word_ids(encoding.word_ids) for encoding in encodings]),
+    )
+    return Inspected(tokenizer, rows, np.arange(len(texts)))
+
+
+def inspect_rows(source: Inspected, config: MaskConfig, *, seed: int, epoch: int, show: int) -> None:
+    """Mask the rows as a run of this seed does in this epoch, and print what happened."""
+    collator = MaskingCollator.from_config(source.tokenizer, config, seed=seed, layout="packed", return_tensors="np")
+    epochs = np.full(len(source.row_ids), epoch)
+    batch = collator.collate_rows(source.rows, source.row_ids, epochs, step=0)
+    console = Console(highlight=False, soft_wrap=True)
+    for row in range(min(show, len(source.row_ids))):
+        console.print(_row_text(source, batch, row), end="\n\n")
+    legend = Text("was→[MASK]", _STYLES[MASKED]) + Text("  ") + Text("was~→random", _STYLES[RANDOM]) + Text("  ")
+    console.print(legend + Text("=kept", _STYLES[KEPT]))
+    statistics = MaskStatistics()
+    statistics.add(source.rows, batch, collator.vocabulary.masking.special_V)
+    console.print(_table(statistics, config, len(collator.vocabulary.masking.drawable)))
+
+
+def _row_text(source: Inspected, batch: PackedBatch, row: int) -> Text:
+    start, end = source.rows.row_starts[row], source.rows.row_starts[row + 1]
+    kinds = dict(zip(batch.target_index.tolist(), batch.target_kind.tolist(), strict=True))
+    backend = source.tokenizer.backend
+    line = Text()
+    for place in range(start, end):
+        was = _printable(backend.id_to_token(int(source.rows.ids_T[place])))
+        kind = kinds.get(place)
+        if kind is None:
+            line.append(was + " ", "dim" if batch.input_ids[place] in source.tokenizer.special.special_ids else "")
+        elif kind == KEPT:
+            line.append(f"={was} ", _STYLES[KEPT])
+        else:
+            now = _printable(backend.id_to_token(int(batch.input_ids[place])))
+            line.append(f"{was}{_SIGNS[kind]}→{now} ", _STYLES[kind])
+    return line
+
+
+def _table(seen: MaskStatistics, config: MaskConfig, drawable: int) -> Table:
+    table = Table(title=f"measured on {seen.rows:,} rows, {seen.tokens:,} tokens", title_justify="left")
+    for name in ("", "count", "share", "expected"):
+        table.add_column(name, justify="left" if not name else "right")
+    kept_share = 1 - config.mask_share - config.random_share
+    for name, count, whole, expected in (
+        ("selected, of the maskable", seen.selected, seen.maskable, f"{config.rate:.2%}"),
+        ("replaced by [MASK], of the selected", seen.masked, seen.selected, f"{config.mask_share:.2%}"),
+        ("replaced at random, of the selected", seen.random, seen.selected, f"{config.random_share:.2%}"),
+        ("kept, of the selected", seen.kept, seen.selected, f"{abs(kept_share):.2%}"),
+        ("random = original, of the random", seen.random_is_original, seen.random, f"{1 / drawable:.3%}"),
+        ("special tokens touched", seen.specials_touched, seen.tokens, "0"),
+        ("unselected tokens changed", seen.unselected_changed, seen.tokens, "0"),
+        ("rows without target", seen.rows_without_target, seen.rows, "0"),
+    ):
+        table.add_row(name, f"{count:,}", f"{count / max(whole, 1):.2%}", expected)
+    return table
+
+
+def _printable(token: str | None) -> str:
+    """Corpus text must not steer the terminal."""
+    return "".join(char if char.isprintable() else "�" for char in token or "?")

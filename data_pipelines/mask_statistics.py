@@ -1,0 +1,47 @@
+"""Rows before and after masking enter, the measured rates leave: what one checks before a long run."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data_pipelines.batch import PackedBatch, RowBatch
+from data_pipelines.masking import KEPT, MASKED, RANDOM
+
+
+@dataclass
+class MaskStatistics:
+    """Counts over all batches seen."""
+
+    rows: int = 0
+    tokens: int = 0
+    maskable: int = 0
+    selected: int = 0
+    masked: int = 0
+    random: int = 0
+    kept: int = 0
+    random_is_original: int = 0
+    """Random draws that hit the token itself; about one in a vocabulary."""
+    specials_touched: int = 0
+    unselected_changed: int = 0
+    rows_without_target: int = 0
+    """Of the rows that have anything to choose."""
+
+    def add(self, before: RowBatch, after: PackedBatch, special_V: np.ndarray) -> None:
+        """Count one batch; `after` holds numpy arrays."""
+        maskable_T = ~special_V[before.ids_T]
+        index, kind = after.target_index, after.target_kind
+        chosen_T = np.zeros(len(before.ids_T), bool)
+        chosen_T[index] = True
+        changed_T = before.ids_T != after.input_ids
+        self.rows += len(before.row_starts) - 1
+        self.tokens += len(before.ids_T)
+        self.maskable += int(maskable_T.sum())
+        self.selected += len(index)
+        self.masked += int((kind == MASKED).sum())
+        self.random += int((kind == RANDOM).sum())
+        self.kept += int((kind == KEPT).sum())
+        self.random_is_original += int((~changed_T[index] & (kind == RANDOM)).sum())
+        self.specials_touched += int(((chosen_T | changed_T) & ~maskable_T).sum())
+        self.unselected_changed += int((changed_T & ~chosen_T).sum())
+        for start, end in zip(before.row_starts[:-1], before.row_starts[1:], strict=True):
+            self.rows_without_target += bool(maskable_T[start:end].any() and not chosen_T[start:end].any())
