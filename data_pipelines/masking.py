@@ -168,13 +168,16 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ro
     chosen_T = maskable_T & (order_T <= last_T)
     chosen_T &= np.repeat(wanted_R > 0, lengths)
     if first_of_unit_T is None:
-        # Tokens of one span arrive together: of the last span only as many as are still wanted, from its left.
+        # Tokens of one span arrive together: of the last span only as many as are still wanted. Which, is turned by
+        # chance, or the ends of a row, always the ends of a span, would be chosen more often than its middle.
         surplus_R = _row_sums(chosen_T, row_starts) - wanted_R
         if surplus_R.any():
             tied = np.flatnonzero(chosen_T & (order_T == last_T))
             row_of_tied = np.searchsorted(row_starts, tied, side="right") - 1
-            from_right = np.searchsorted(row_of_tied, row_of_tied, side="right") - np.arange(len(tied))
-            chosen_T[tied[from_right <= surplus_R[row_of_tied]]] = False
+            first, last = (np.searchsorted(row_of_tied, row_of_tied, side=side) for side in ("left", "right"))
+            turn = (mix(arrival_T[tied] ^ _ROUNDING) % (last - first).astype(np.uint64)).astype(np.int64)
+            turned = (np.arange(len(tied)) - first + turn) % (last - first)
+            chosen_T[tied[turned < surplus_R[row_of_tied]]] = False
     return chosen_T
 
 

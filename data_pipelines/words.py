@@ -25,6 +25,7 @@ class WordTable(NamedTuple):
 
     def starts(self, ids_T: np.ndarray) -> np.ndarray:
         starts_T = self.always_V[ids_T]
+        starts_T[:1] = True
         if self.class_V is not None:
             class_T = self.class_V[ids_T]
             starts_T[1:] |= class_T[1:] != class_T[:-1]

@@ -1,0 +1,46 @@
+"""Keyed randomness: the same keys give the same bits, other keys unrelated ones."""
+
+import numpy as np
+import pytest
+
+from data_pipelines.keyed import below, fold, mix, threshold, token_bits
+
+
+def test_scalars_and_arrays_fold_to_the_same_keys():
+    together = fold(7, 3, np.arange(5))
+    assert [int(fold(7, 3, row)[0]) for row in range(5)] == together.tolist()
+    assert fold(7, np.full(5, 3), np.arange(5)).tolist() == together.tolist()
+
+
+def test_neighbouring_keys_share_no_pattern():
+    keys = np.concatenate([fold(seed, epoch, np.arange(200)) for seed in range(4) for epoch in range(4)])
+    assert len(np.unique(keys)) == len(keys)
+    bits = np.unpackbits(keys.view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(bits))
+
+
+def test_mixing_is_a_bijection_on_a_sample():
+    values = np.arange(100_000, dtype=np.uint64)
+    assert len(np.unique(mix(values.copy()))) == len(values)
+
+
+def test_a_tokens_bits_depend_on_its_row_key_and_position_alone():
+    keys, lengths = fold(1, np.arange(3)), np.array([4, 0, 6])
+    starts = np.array([0, 4, 4])
+    together = token_bits(keys, starts, lengths)
+    alone = token_bits(keys[2:], np.array([0]), np.array([9]))
+    assert together[4:].tolist() == alone[:6].tolist()
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 1.0])
+def test_a_threshold_is_passed_with_its_probability(probability):
+    bits = mix(np.arange(200_000, dtype=np.uint64))
+    share = (bits < threshold(probability)).mean()
+    assert abs(share - probability) <= 4 * np.sqrt(max(probability * (1 - probability), 1e-12) / len(bits)) + 1e-12
+
+
+def test_draws_below_a_limit_are_uniform():
+    draws = below(mix(np.arange(70_000, dtype=np.uint64)), 7)
+    counts = np.bincount(draws.astype(int), minlength=7)
+    assert len(counts) == 7
+    assert np.abs(counts - 10_000).max() < 5 * np.sqrt(10_000)
