@@ -1,0 +1,154 @@
+"""A model enters, its optimizers leave. What decays, and what Muon moves, is read off a parameter's module.
+
+Everything an optimizer remembers is a tensor under the name of its parameter (`optimizer_tensors`), so a
+checkpoint needs no pickle.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from bertkit.training.config import OptimConfig
+
+# K matrices of one shape, R rows, C columns
+
+
+def build_optimizers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest. Set rates with `set_lr`."""
+    hidden, output, plain = split_parameters(model)
+    adamw = [{"params": output, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    optimizers: list[torch.optim.Optimizer] = []
+    if config.name == "muon":
+        optimizers.append(Muon(hidden, config.muon_lr, config.momentum, config.weight_decay))
+    else:
+        adamw[0]["params"] = hidden + output
+    adamw = [group for group in adamw if group["params"]]
+    betas = (config.betas[0], config.betas[1])
+    optimizers.append(torch.optim.AdamW(adamw, lr=config.lr, betas=betas, eps=config.eps, fused=True))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["highest_lr"] = group["lr"]
+    return optimizers
+
+
+def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
+    """Each parameter once: matrices of hidden linear layers, of the projection to the vocabulary, and the rest
+    (biases, norms, embeddings). A projection that shares its weight with an embedding counts as the embedding."""
+    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    tables = {id(embedding.weight) for embedding in embeddings}
+    vocab_size = max((embedding.num_embeddings for embedding in embeddings), default=0)
+    hidden: dict[int, nn.Parameter] = {}
+    output: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and id(module.weight) not in tables:
+            kind = output if module.out_features == vocab_size else hidden
+            assert isinstance(module.weight, nn.Parameter)
+            kind[id(module.weight)] = module.weight
+    plain = [p for p in model.parameters() if id(p) not in hidden and id(p) not in output]
+    return list(hidden.values()), list(output.values()), plain
+
+
+def set_lr(optimizers: Iterable[torch.optim.Optimizer], share: float) -> None:
+    """Set every rate to this share of its highest value."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["highest_lr"] * share
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose every update is made orthogonal, so that all directions of a matrix learn alike.
+
+    Updates have a root mean square near 0.2 whatever the shape, as AdamW's do. The orthogonalisation runs in
+    bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch.
+    """
+
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        assert closure is None
+        for group in self.param_groups:
+            by_shape = defaultdict(list)
+            for param in group["params"]:
+                if param.grad is not None:
+                    by_shape[param.shape].append(param)
+            for params in by_shape.values():
+                self._step_matrices(params, group)
+
+    def _step_matrices(self, params: list[Tensor], group: dict) -> None:
+        updates = []
+        for param in params:
+            state = self.state[param]
+            if not state:
+                state["momentum"] = torch.zeros_like(param)
+            assert param.grad is not None
+            state["momentum"].lerp_(param.grad, 1 - group["momentum"])
+            updates.append(_whole(param.grad.lerp(state["momentum"], group["momentum"])))
+        orthogonal_KRC = orthogonalize(torch.stack(updates))
+        rows, columns = params[0].shape
+        size = 0.2 * max(rows, columns) ** 0.5
+        for param, update in zip(params, orthogonal_KRC, strict=True):
+            param.mul_(1 - group["lr"] * group["weight_decay"])
+            param.add_(_split_like(update, param), alpha=-group["lr"] * size)
+
+
+def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:
+    """The nearest orthogonal matrices, roughly: every singular value ends between about 0.7 and 1.2.
+
+    A Newton-Schulz iteration of degree five whose coefficients trade exactness for few iterations.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    transposed = matrices_KRC.shape[1] > matrices_KRC.shape[2]
+    x_KRC = matrices_KRC.mT if transposed else matrices_KRC
+    x_KRC = x_KRC.to(torch.bfloat16 if x_KRC.is_cuda else torch.float32)
+    x_KRC = x_KRC / x_KRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(num_iterations):
+        gram_KRR = x_KRC @ x_KRC.mT
+        gram_KRR = torch.baddbmm(gram_KRR, gram_KRR, gram_KRR, beta=b, alpha=c)
+        x_KRC = torch.baddbmm(x_KRC, gram_KRR, x_KRC, beta=a)
+    return (x_KRC.mT if transposed else x_KRC).to(matrices_KRC.dtype)
+
+
+def optimizer_tensors(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Everything the optimizers remember, as whole CPU tensors named `PARAMETER/STATE`."""
+    names: dict[Tensor, str] = {param: name for name, param in model.named_parameters()}
+    return {
+        f"{names[param]}/{key}": _whole(value).detach().cpu()
+        for optimizer in optimizers
+        for param, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def load_optimizer_tensors(
+    model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], tensors: dict[str, Tensor]
+) -> None:
+    """Give the optimizers back what `optimizer_tensors` took; every tensor must find its parameter."""
+    params = dict(model.named_parameters())
+    owner = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    for optimizer in optimizers:
+        optimizer.state.clear()
+    for name, tensor in tensors.items():
+        param_name, _, key = name.rpartition("/")
+        if param_name not in params:
+            raise ValueError(f"the checkpoint has optimizer state for {param_name!r}, which the model lacks")
+        param = params[param_name]
+        if tensor.ndim == 0:  # AdamW's step count, one number whatever the sharding
+            owner[param].state[param][key] = tensor.to(param.device, copy=True)
+        else:
+            owner[param].state[param][key] = _split_like(tensor, param).to(param.device, copy=True)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _split_like(tensor: Tensor, param: Tensor) -> Tensor:
+    """A whole tensor as the shards that FSDP made of the parameter."""
+    if not isinstance(param, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(param.device), param.device_mesh, param.placements)

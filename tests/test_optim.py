@@ -1,0 +1,142 @@
+"""Decay and Muon follow a parameter's module; what an optimizer remembers survives as plain tensors."""
+
+import pytest
+import torch
+from torch import nn
+
+from bertkit.training.config import OptimConfig
+from bertkit.training.optim import (
+    Muon,
+    build_optimizers,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    orthogonalize,
+    set_lr,
+    split_parameters,
+)
+
+torch.set_num_threads(1)
+
+
+class TinyEncoder(nn.Module):
+    """The kinds of parameters an encoder has, under names that say nothing."""
+
+    def __init__(self, tied: bool = True):
+        super().__init__()
+        self.a = nn.Embedding(50, 8)
+        self.b = nn.Linear(8, 24)
+        self.c = nn.Linear(24, 8, bias=False)
+        self.d = nn.LayerNorm(8)
+        self.e = nn.Linear(8, 50)
+        if tied:
+            self.e.weight = self.a.weight
+
+    def forward(self, ids):
+        return self.e(self.d(self.c(torch.relu(self.b(self.a(ids))))))
+
+
+def tiny(seed: int = 0, tied: bool = True) -> TinyEncoder:
+    torch.manual_seed(seed)
+    return TinyEncoder(tied)
+
+
+def train(model, optimizers, steps):
+    for step in range(steps):
+        ids = (torch.arange(16) * (step + 3)) % 50
+        nn.functional.cross_entropy(model(ids), ids).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_parameter_is_in_exactly_one_part(tied):
+    model = tiny(tied=tied)
+    parts = split_parameters(model)
+    assert sorted(id(p) for part in parts for p in part) == sorted(id(p) for p in model.parameters())
+
+
+def test_hidden_matrices_decay_and_biases_norms_embeddings_do_not():
+    model = tiny()
+    hidden, output, plain = split_parameters(model)
+    assert [p is q for p, q in zip(hidden, (model.b.weight, model.c.weight), strict=True)] == [True, True]
+    assert output == []
+    assert any(p is model.a.weight for p in plain)
+    (adamw,) = build_optimizers(model, OptimConfig(weight_decay=0.3))
+    decayed = [id(p) for group in adamw.param_groups if group["weight_decay"] for p in group["params"]]
+    assert decayed == [id(model.b.weight), id(model.c.weight)]
+
+
+def test_muon_leaves_an_untied_vocabulary_projection_to_adamw_which_decays_it():
+    model = tiny(tied=False)
+    muon, adamw = build_optimizers(model, OptimConfig(name="muon", weight_decay=0.3))
+    assert [id(p) for p in muon.param_groups[0]["params"]] == [id(model.b.weight), id(model.c.weight)]
+    decayed = [id(p) for group in adamw.param_groups if group["weight_decay"] for p in group["params"]]
+    assert decayed == [id(model.e.weight)]
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 16), (2, 12, 40), (1, 40, 12)])
+def test_orthogonalize_brings_every_singular_value_near_one(shape):
+    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    values = torch.linalg.svdvals(orthogonalize(matrices))
+    assert values.min() > 0.5
+    assert values.max() < 1.3
+
+
+def test_orthogonalize_keeps_a_zero_gradient_zero():
+    assert torch.equal(orthogonalize(torch.zeros(2, 4, 6)), torch.zeros(2, 4, 6))
+
+
+def test_batching_equal_shapes_does_not_change_an_update():
+    matrices = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(2))
+    alone = torch.cat([orthogonalize(matrix[None]) for matrix in matrices])
+    torch.testing.assert_close(orthogonalize(matrices), alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (16, 64), (64, 16)])
+def test_a_muon_update_has_the_root_mean_square_of_adamw_whatever_its_shape(shape):
+    param = nn.Parameter(torch.zeros(shape))
+    param.grad = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    Muon([param], lr=1.0).step()
+    assert param.detach().square().mean().sqrt() == pytest.approx(0.2, rel=0.2)
+
+
+def test_muon_follows_the_gradient_downhill():
+    torch.manual_seed(0)
+    target, param = torch.randn(8, 8), nn.Parameter(torch.zeros(8, 8))
+    optimizer = Muon([param], lr=0.05)
+    for _ in range(200):
+        loss = (param - target).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert loss < 0.1 * target.square().mean()
+
+
+def test_rates_are_shares_of_each_highest_rate():
+    optimizers = build_optimizers(tiny(), OptimConfig(name="muon", lr=0.1, muon_lr=0.4))
+    set_lr(optimizers, 0.5)
+    set_lr(optimizers, 0.25)
+    assert [group["lr"] for o in optimizers for group in o.param_groups] == pytest.approx([0.1, 0.025])
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_training_goes_on_bit_identically_from_saved_tensors(name):
+    config = OptimConfig(name=name)
+    straight = tiny()
+    optimizers = build_optimizers(straight, config)
+    train(straight, optimizers, 3)
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(straight, optimizers).items()}
+    resumed = tiny(seed=1)
+    resumed.load_state_dict(straight.state_dict())
+    again = build_optimizers(resumed, config)
+    load_optimizer_tensors(resumed, again, saved)
+    train(straight, optimizers, 3)
+    train(resumed, again, 3)
+    assert all(torch.equal(p, q) for p, q in zip(straight.parameters(), resumed.parameters(), strict=True))
+
+
+def test_state_of_an_unknown_parameter_is_refused():
+    model = tiny()
+    with pytest.raises(ValueError, match="'zz'"):
+        load_optimizer_tensors(model, build_optimizers(model, OptimConfig()), {"zz/exp_avg": torch.zeros(1)})
