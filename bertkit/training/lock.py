@@ -1,0 +1,38 @@
+"""One process at a time owns a run folder; a killed one owns nothing."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the folder's lock; raise a ValueError that names the holder, or wait for it.
+
+    lockf and not flock: a flock is shared with forked loader workers, which outlive a killed parent for seconds;
+    this one ends with the process that took it, however it ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+            raise ValueError(f"{folder} is in use by {holder}; wait for it, or choose another folder") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _myself().encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _myself() -> str:
+    started = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"process {os.getpid()} on {json.dumps(socket.gethostname())} since {started}\n"
