@@ -24,12 +24,13 @@ def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Con
             f"{prefix.rstrip('.') or 'the recipe'} holds keys of its own, got {_show(values)}; "
             f"write one of them: {', '.join(prefix + name for name in hints)}"
         )
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for name, value in values.items():
         if name not in hints:
             raise ValueError(f"unknown key {f'{prefix}{name}'!r}{_nearest(f'{prefix}{name}', _keys(cls, prefix))}")
-        if dataclasses.is_dataclass(hints[name]):
-            arguments[name] = build(hints[name], value, f"{prefix}{name}.")
+        if members := _groups(hints[name]):
+            member = members[0] if len(members) == 1 else _told_apart(members, value, f"{prefix}{name}.")
+            arguments[name] = build(member, value, f"{prefix}{name}.")
         else:
             arguments[name] = coerce(value, hints[name], f"{prefix}{name}")
     missing = [prefix + field.name for field in dataclasses.fields(cls) if _required(field, arguments)]  # type: ignore[arg-type]
@@ -98,13 +99,14 @@ class Entry(NamedTuple):
 
 
 def entries(cls: type, prefix: str = "") -> Iterator[Entry]:
-    """Every leaf of a config in the order it is written, with the docstring that stands under it."""
+    """Every leaf of a config in the order it is written, with the docstring that stands under it. Of groups that
+    stand for each other, all leaves are given, one group after the other."""
     hints, notes = typing.get_type_hints(cls), _docstrings(cls)
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
-        if dataclasses.is_dataclass(kind):
-            yield from entries(typing.cast(type, kind), f"{prefix}{field.name}.")
-        else:
+        for group in _groups(kind):
+            yield from entries(group, f"{prefix}{field.name}.")
+        if not _groups(kind):
             yield Entry(f"{prefix}{field.name}", kind, _default(field), notes.get(field.name, ""))
 
 
@@ -147,6 +149,11 @@ def plain(config: Any) -> Any:
     return [plain(item) for item in config] if isinstance(config, (list, tuple)) else config
 
 
+def part(config: Any, cls: type[Config]) -> Config:
+    """The fields that `cls` knows of a larger config."""
+    return cls(**{field.name: getattr(config, field.name) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word a typo most likely meant; for dotted keys the last part alone counts too."""
     known = list(known)
@@ -156,6 +163,25 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         match = difflib.get_close_matches(word.rpartition(".")[2], last_parts, n=1, cutoff=0.7)
         close = [last_parts[part] for part in match]
     return close[0] if close else None
+
+
+def _groups(kind: Any) -> list[type]:
+    """The dataclass that a field holds, or those of which it holds one; nothing for a leaf."""
+    members = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return list(members) if all(dataclasses.is_dataclass(member) for member in members) else []
+
+
+def _told_apart(members: list[type], values: Any, prefix: str) -> type:
+    """The member whose one-valued Literal field (such as `architecture`) has the value given."""
+    tags = {}
+    for member in members:
+        hints = typing.get_type_hints(member)
+        name = next(
+            name for name, hint in hints.items() if typing.get_origin(hint) is Literal and len(hint.__args__) == 1
+        )
+        tags[hints[name].__args__[0]] = member
+    given = values.get(name) if isinstance(values, Mapping) else None
+    return tags[coerce(given, Literal[tuple(tags)], f"{prefix}{name}")]
 
 
 def _nearest(word: str, known: Iterable[Any]) -> str:
@@ -234,10 +260,12 @@ def _show(value: Any) -> str:
 
 @cache
 def _docstrings(cls: type) -> dict[str, str]:
-    """The string literal under each field, as the help a user reads."""
+    """The string literal under each field, as the help a user reads; inherited fields bring theirs."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(body, ast.ClassDef)
-    notes = {}
+    notes: dict[str, str] = {}
+    for base in reversed(cls.__bases__):
+        notes |= _docstrings(base) if dataclasses.is_dataclass(base) else {}
     for field, note in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr) and isinstance(note.value, ast.Constant):
             assert isinstance(field.target, ast.Name)

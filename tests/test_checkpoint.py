@@ -200,9 +200,10 @@ def test_a_prune_that_fails_warns_and_keeps_the_new_checkpoint(tmp_path, monkeyp
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(durable, "remove_folder", refuse)
-    save(tmp_path, 15, keep=2)
-    assert_same(load_newest(tmp_path), 15)
-    assert "could not be removed" in caplog.text
+    save(tmp_path, 15, 20, keep=2)
+    assert steps(tmp_path) == [15, 20]
+    assert_same(load_newest(tmp_path), 20)
+    assert "step-00000005 could not be removed" in caplog.text
 
 
 def test_links_are_neither_loaded_nor_pruned(tmp_path):

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from bertkit.training.config import OptimConfig, TrainConfig
-from bertkit.training.schedule import batch_of_step, batch_stages, lr_share, rows_before, steps_for_rows
+from bertkit.training.schedule import batch_stages, lr_share, steps_for_rows
 
 
 def test_the_rate_rises_to_its_highest_value_and_falls_to_the_final_one():
@@ -37,24 +37,15 @@ def test_every_step_of_a_short_run_learns(schedule, total_steps):
     assert all(0 < lr_share(step, total_steps, config) <= 1 for step in range(total_steps))
 
 
-def test_the_batch_doubles_and_every_row_is_counted_once():
+def test_the_batch_doubles_in_equal_times():
     config = TrainConfig(steps=100, first_batch=8, global_batch=32, batch_warmup=0.2)
-    assert batch_stages(100, config) == [(0, 8), (10, 16), (20, 32)]
-    batches = [batch_of_step(step, 100, config) for step in range(100)]
-    assert batches == [8] * 10 + [16] * 10 + [32] * 80
-    assert [rows_before(step, 100, config) for step in range(101)] == [sum(batches[:step]) for step in range(101)]
+    assert batch_stages(100, config) == ((0, 8), (10, 16), (20, 32))
+    assert batch_stages(100, TrainConfig(steps=100, global_batch=32)) == ((0, 32),)
 
 
-def test_a_fixed_batch_counts_plainly():
-    config = TrainConfig(steps=10, global_batch=32)
-    assert [rows_before(step, 10, config) for step in (0, 1, 7)] == [0, 32, 224]
-    assert batch_of_step(9, 10, config) == 32
-
-
-def test_a_ramp_over_too_few_steps_ends_in_the_global_batch():
+def test_a_ramp_over_too_few_steps_has_the_stages_that_fit():
     config = TrainConfig(steps=1, first_batch=1, global_batch=64, batch_warmup=0.1)
-    assert batch_of_step(0, 1, config) == 64
-    assert rows_before(1, 1, config) == 64
+    assert batch_stages(1, config) == ((0, 64),)
 
 
 def test_a_token_budget_becomes_the_fewest_steps_that_reach_it():
@@ -62,7 +53,6 @@ def test_a_token_budget_becomes_the_fewest_steps_that_reach_it():
     assert steps_for_rows(321, TrainConfig(tokens=1, global_batch=32)) == 11
     ramped = TrainConfig(tokens=1, first_batch=16, global_batch=32, batch_warmup=0.5)
     assert steps_for_rows(2400, ramped) == 100  # 50 steps of 16 rows, 50 of 32
-    assert rows_before(100, 100, ramped) == 2400
 
 
 @pytest.mark.parametrize(

@@ -123,19 +123,19 @@ def _prune(folder: Path, *, newest: int, keep: int, best_step: int | None) -> No
     """Checkpoints beyond the newest are damaged ones that the resume passed over: they count for nothing."""
     found = checkpoints(folder)
     kept = {step for step, _ in [entry for entry in found if entry[0] <= newest][-keep:]} | {best_step}
-    try:
-        for step, path in found:
-            if step not in kept:
-                durable.move(path, path.with_name(f".old-{path.name}"))
-        _remove_leftovers(folder)
-    except OSError as error:
-        log.warning("an old checkpoint could not be removed: %s", error)
+    for step, path in found:
+        if step not in kept:
+            durable.move(path, path.with_name(f".old-{path.name}"))
+    _remove_leftovers(folder)
 
 
 def _remove_leftovers(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name.startswith((".tmp-step-", ".old-step-")) and not path.is_symlink():
-            durable.remove_folder(path)
+            try:
+                durable.remove_folder(path)
+            except OSError as error:
+                log.warning("%s could not be removed: %s", path, error.strerror)
 
 
 def _identity(data: bytes) -> dict[str, Any]:

@@ -20,27 +20,19 @@ def lr_share(step: int, total_steps: int, config: OptimConfig) -> float:
     return config.final_lr + (1 - config.final_lr) * left
 
 
-def batch_stages(total_steps: int, config: TrainConfig) -> list[tuple[int, int]]:
+def batch_stages(total_steps: int, config: TrainConfig) -> tuple[tuple[int, int], ...]:
     """(first step, global batch) of each stage: the batch doubles from first_batch to global_batch in equal times."""
-    if config.first_batch is None or config.first_batch == config.global_batch:
-        return [(0, config.global_batch)]
-    doublings = round(math.log2(config.global_batch / config.first_batch))
+    first_batch = config.first_batch or config.global_batch
+    doublings = round(math.log2(config.global_batch / first_batch))
     ramp = config.batch_warmup * total_steps
-    return [(round(ramp * i / doublings), config.first_batch * 2**i) for i in range(doublings + 1)]
-
-
-def rows_before(step: int, total_steps: int, config: TrainConfig) -> int:
-    """Rows of all steps before this one: where the step starts in the endless order of rows."""
-    stages = batch_stages(total_steps, config)
-    ends = [start for start, _ in stages[1:]] + [max(step, stages[-1][0])]
-    return sum(batch * max(min(step, end) - start, 0) for (start, batch), end in zip(stages, ends, strict=True))
-
-
-def batch_of_step(step: int, total_steps: int, config: TrainConfig) -> int:
-    return next(batch for start, batch in reversed(batch_stages(total_steps, config)) if step >= start)
+    stages = {round(ramp * i / max(doublings, 1)): first_batch * 2**i for i in range(doublings + 1)}
+    return tuple(stages.items())
 
 
 def steps_for_rows(num_rows: float, config: TrainConfig) -> int:
     """The fewest steps whose batches hold so many rows; at least one."""
-    mean_batch = rows_before(10**6, 10**6, config) / 10**6
-    return max(math.ceil(num_rows / mean_batch - 1e-9), 1)
+    total_steps = 10**6
+    stages = batch_stages(total_steps, config)
+    ends = [first for first, _ in stages[1:]] + [total_steps]
+    rows = sum((end - first) * batch for (first, batch), end in zip(stages, ends, strict=True))
+    return max(math.ceil(num_rows * total_steps / rows - 1e-9), 1)
