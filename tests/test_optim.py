@@ -21,23 +21,22 @@ torch.set_num_threads(1)
 class TinyEncoder(nn.Module):
     """The kinds of parameters an encoder has, under names that say nothing."""
 
-    def __init__(self, tied: bool = True):
+    def __init__(self):
         super().__init__()
         self.a = nn.Embedding(50, 8)
         self.b = nn.Linear(8, 24)
         self.c = nn.Linear(24, 8, bias=False)
         self.d = nn.LayerNorm(8)
         self.e = nn.Linear(8, 50)
-        if tied:
-            self.e.weight = self.a.weight
+        self.e.weight = self.a.weight
 
     def forward(self, ids):
         return self.e(self.d(self.c(torch.relu(self.b(self.a(ids))))))
 
 
-def tiny(seed: int = 0, tied: bool = True) -> TinyEncoder:
+def tiny(seed: int = 0) -> TinyEncoder:
     torch.manual_seed(seed)
-    return TinyEncoder(tied)
+    return TinyEncoder()
 
 
 def train(model, optimizers, steps):
@@ -49,30 +48,34 @@ def train(model, optimizers, steps):
             optimizer.zero_grad()
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_every_parameter_is_in_exactly_one_part(tied):
-    model = tiny(tied=tied)
-    parts = split_parameters(model)
-    assert sorted(id(p) for part in parts for p in part) == sorted(id(p) for p in model.parameters())
+def same(params, expected) -> bool:
+    return [id(p) for p in params] == [id(p) for p in expected]
 
 
-def test_hidden_matrices_decay_and_biases_norms_embeddings_do_not():
+def test_matrices_decay_and_biases_norms_embeddings_and_tied_weights_do_not():
     model = tiny()
-    hidden, output, plain = split_parameters(model)
-    assert [p is q for p, q in zip(hidden, (model.b.weight, model.c.weight), strict=True)] == [True, True]
-    assert output == []
-    assert any(p is model.a.weight for p in plain)
+    matrices, rest = split_parameters(model)
+    assert same(matrices, [model.b.weight, model.c.weight])
+    assert same(rest, [model.a.weight, model.b.bias, model.d.weight, model.d.bias, model.e.bias])
     (adamw,) = build_optimizers(model, OptimConfig(weight_decay=0.3))
-    decayed = [id(p) for group in adamw.param_groups if group["weight_decay"] for p in group["params"]]
-    assert decayed == [id(model.b.weight), id(model.c.weight)]
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.3, 0.0]
+    assert same(adamw.param_groups[0]["params"], matrices)
+    assert same(adamw.param_groups[1]["params"], rest)
 
 
-def test_muon_leaves_an_untied_vocabulary_projection_to_adamw_which_decays_it():
-    model = tiny(tied=False)
+def test_muon_moves_the_matrices_and_adamw_the_rest():
+    model = tiny()
     muon, adamw = build_optimizers(model, OptimConfig(name="muon", weight_decay=0.3))
-    assert [id(p) for p in muon.param_groups[0]["params"]] == [id(model.b.weight), id(model.c.weight)]
-    decayed = [id(p) for group in adamw.param_groups if group["weight_decay"] for p in group["params"]]
-    assert decayed == [id(model.e.weight)]
+    matrices, rest = split_parameters(model)
+    assert same(muon.param_groups[0]["params"], matrices)
+    assert same(adamw.param_groups[0]["params"], rest)
+    assert [adamw.param_groups[0]["weight_decay"], muon.param_groups[0]["weight_decay"]] == [0.0, 0.3]
+
+
+def test_frozen_parameters_are_left_out():
+    model = tiny()
+    model.a.weight.requires_grad_(False)
+    assert not any(p is model.a.weight for part in split_parameters(model) for p in part)
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 12, 40), (1, 40, 12)])

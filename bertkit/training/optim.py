@@ -18,14 +18,13 @@ from bertkit.training.config import OptimConfig
 
 def build_optimizers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optimizer]:
     """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest. Set rates with `set_lr`."""
-    hidden, output, plain = split_parameters(model)
-    adamw = [{"params": output, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    matrices, rest = split_parameters(model)
     optimizers: list[torch.optim.Optimizer] = []
     if config.name == "muon":
-        optimizers.append(Muon(hidden, config.muon_lr, config.momentum, config.weight_decay))
-    else:
-        adamw[0]["params"] = hidden + output
-    adamw = [group for group in adamw if group["params"]]
+        optimizers.append(Muon(matrices, config.muon_lr, config.momentum, config.weight_decay))
+        matrices = []
+    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    adamw = [group for group in groups if group["params"]]
     betas = (config.betas[0], config.betas[1])
     optimizers.append(torch.optim.AdamW(adamw, lr=config.lr, betas=betas, eps=config.eps, fused=True))
     for optimizer in optimizers:
@@ -34,21 +33,13 @@ def build_optimizers(model: nn.Module, config: OptimConfig) -> list[torch.optim.
     return optimizers
 
 
-def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
-    """Each parameter once: matrices of hidden linear layers, of the projection to the vocabulary, and the rest
-    (biases, norms, embeddings). A projection that shares its weight with an embedding counts as the embedding."""
-    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-    tables = {id(embedding.weight) for embedding in embeddings}
-    vocab_size = max((embedding.num_embeddings for embedding in embeddings), default=0)
-    hidden: dict[int, nn.Parameter] = {}
-    output: dict[int, nn.Parameter] = {}
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and id(module.weight) not in tables:
-            kind = output if module.out_features == vocab_size else hidden
-            assert isinstance(module.weight, nn.Parameter)
-            kind[id(module.weight)] = module.weight
-    plain = [p for p in model.parameters() if id(p) not in hidden and id(p) not in output]
-    return list(hidden.values()), list(output.values()), plain
+def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Each trained parameter once: the matrices of linear layers, and the rest (biases, norms, embeddings, and the
+    projection to the vocabulary). A layer that shares its weight with an embedding counts as the embedding."""
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - tables
+    trained = [param for param in model.parameters() if param.requires_grad]
+    return [p for p in trained if id(p) in linear], [p for p in trained if id(p) not in linear]
 
 
 def set_lr(optimizers: Iterable[torch.optim.Optimizer], share: float) -> None:
