@@ -25,7 +25,9 @@ def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Con
             f"write one of them: {', '.join(prefix + name for name in hints)}"
         )
     arguments: dict[str, Any] = {}
-    for name, value in values.items():
+    # A group that must be there but is not complains of its first missing key.
+    absent: dict[str, Any] = {name: {} for name in _required(cls) if name not in values and _groups(hints[name])}
+    for name, value in {**values, **absent}.items():
         if name not in hints:
             raise ValueError(f"unknown key {f'{prefix}{name}'!r}{_nearest(f'{prefix}{name}', _keys(cls, prefix))}")
         if members := _groups(hints[name]):
@@ -33,7 +35,7 @@ def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Con
             arguments[name] = build(member, value, f"{prefix}{name}.")
         else:
             arguments[name] = coerce(value, hints[name], f"{prefix}{name}")
-    missing = [prefix + field.name for field in dataclasses.fields(cls) if _required(field, arguments)]  # type: ignore[arg-type]
+    missing = [prefix + name for name in _required(cls) if name not in arguments]
     if missing:
         raise ValueError(f"{missing[0]} is missing; set it, for example with {missing[0]}=...")
     try:
@@ -234,8 +236,8 @@ def _number(value: Any) -> float | int | None:
     return number if math.isfinite(number) else None
 
 
-def _required(field: dataclasses.Field, arguments: Mapping[str, Any]) -> bool:
-    return field.name not in arguments and _default(field) is dataclasses.MISSING
+def _required(cls: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls) if _default(field) is dataclasses.MISSING]
 
 
 def _default(field: dataclasses.Field) -> Any:

@@ -1,0 +1,223 @@
+"""A recipe's name and key=value changes enter, one checked and frozen `Recipe` leaves. Nothing heavy is imported."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+import bertkit
+from bertkit.fields import build, nearest, override, plain
+from bertkit.model.config import BertConfig, ModernBertConfig
+from bertkit.training.config import BUDGETS, EvalConfig, OptimConfig, RunConfig, TrainConfig
+from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+
+# The sections below extend configs of other rooms, so that each default stands in one place and each key is flat.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection(PrepareConfig, CorpusConfig):
+    cache_dir: str | None = None
+    """Where trained tokenizers and prepared shards are kept for the next run; default: $BERTKIT_CACHE or
+    ~/.cache/bertkit."""
+
+    def __post_init__(self):
+        CorpusConfig.__post_init__(self)
+        PrepareConfig.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerSection(TokenizerConfig):
+    path: str | None = None
+    """Folder with a tokenizer.json to use as it is; none trains one on the corpus."""
+
+    extend: int = 0
+    """New tokens to add to a given tokenizer: what the corpus would merge next."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.extend < 0:
+            raise ValueError(f"extend must be at least 0, got {self.extend}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertSection(BertConfig):
+    architecture: Literal["bert"]
+    """bert, the classic encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertSection(ModernBertConfig):
+    architecture: Literal["modernbert"]
+    """modernbert, the modern encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedSection:
+    architecture: Literal["imported"]
+    """imported, whatever the folder holds."""
+
+    init: str
+    """Folder of a Hugging Face BERT or ModernBERT (or of an earlier export) to go on from, weights and tokenizer."""
+
+    old_domain: list[str] = field(default_factory=list)
+    """Text like the model was trained on before, if you have any: its loss is reported before and after."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    data: DataSection
+    tokenizer: TokenizerSection = field(default_factory=TokenizerSection)
+    mask: MaskConfig = field(default_factory=MaskConfig)
+    model: BertSection | ModernBertSection | ImportedSection
+    train: TrainConfig
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self):
+        if isinstance(self.model, ImportedSection):
+            if self.tokenizer.path is not None:
+                raise ValueError("tokenizer.path has no place beside model.init, whose folder brings the tokenizer")
+            return
+        if self.data.seq_len > self.model.max_position_embeddings:
+            raise ValueError(
+                f"data.seq_len={self.data.seq_len} is longer than "
+                f"model.max_position_embeddings={self.model.max_position_embeddings}; raise the latter"
+            )
+        if self.tokenizer.extend and self.tokenizer.path is None:
+            raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
+
+
+# The tokenizer decides these; a recipe that set them could only contradict it.
+_FROM_TOKENIZER = ("vocab_size", "pad_token_id")
+
+# What may differ when a run goes on: places, machine and habits, not what is computed. A corpus that moved is known
+# by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
+_MAY_CHANGE = {
+    *(
+        "data.corpus",
+        "data.cache_dir",
+        "model.old_domain",
+        "train.micro_batch",
+        "train.max_bad_steps",
+        "train.gradient_checkpointing",
+    ),
+    *("run.dir", "run.save_every", "run.keep", "run.log_every", "run.num_workers", "run.trackers"),
+    *("eval.every", "eval.max_rows", "eval.mask_rate"),
+}
+
+
+def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
+    """The recipe of this name (or path), with `key=value` changes on top."""
+    values = _load(recipe_path(name))
+    changed: dict[str, Any] = {}
+    for change in changes:
+        override(changed, change)
+    values = _merge(values, changed)
+    values = _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, values)
+    for key in _FROM_TOKENIZER:
+        if isinstance(values.get("model"), dict) and key in values["model"]:
+            raise ValueError(f"model.{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    return build(Recipe, values)
+
+
+def recipe_path(name: str) -> Path:
+    """The file of a shipped recipe, or the path itself."""
+    if name.endswith((".yaml", ".yml")) or os.sep in name:
+        if not Path(name).is_file():
+            raise ValueError(f"recipe {name} is not a file")
+        return Path(name)
+    known = shipped_recipes()
+    if name not in known:
+        match = nearest(name, known)
+        hint = f"did you mean {match!r}?" if match else f"shipped are {', '.join(known)}"
+        raise ValueError(f"unknown recipe {name!r}; {hint}")
+    return known[name]
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Name and file of every recipe, in the checkout or in the installed package."""
+    package = Path(bertkit.__file__).parent
+    folder = next(folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir())
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def headline(path: Path) -> str:
+    """What a recipe is for: its first line."""
+    return path.read_text().partition("\n")[0].lstrip("# ")
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """The resolved recipe as a file that runs again."""
+    values = plain(recipe)
+    values["train"] = {k: v for k, v in values["train"].items() if k not in BUDGETS or v is not None}
+    values["model"] = {
+        "architecture": values["model"].pop("architecture"),
+        **{key: value for key, value in values["model"].items() if key not in _FROM_TOKENIZER},
+    }
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=118)
+
+
+def forbidden_changes(before: str, recipe: Recipe) -> list[str]:
+    """What keeps a run from going on: `key: old -> new` for each change that would alter what is computed."""
+    old, new = _flat(yaml.safe_load(before) or {}), _flat(yaml.safe_load(to_yaml(recipe)))
+    return [
+        f"{key}: {old.get(key)!r} -> {new.get(key)!r}"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key) and key not in _MAY_CHANGE
+    ]
+
+
+def _load(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe file on top of the one that its `base` names."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds no recipe; a recipe is sections such as data, model, train")
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    base_path = recipe_path(str(base))
+    if base_path in (path, *below):
+        raise ValueError(f"{path}: base {base!r} leads back to a recipe that builds on this one")
+    return _merge(_load(base_path, (path, *below)), values)
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Sections of `above` laid over those of `below`, key by key. A budget replaces every budget below it, and
+    another architecture shares no keys with the one below."""
+    merged = dict(below)
+    for name, section in above.items():
+        under = merged.get(name, {})
+        if not isinstance(under, dict) or not isinstance(section, dict):
+            merged[name] = section if isinstance(under, dict) else under  # `build` will complain of it
+            continue
+        if name == "train" and any(budget in section for budget in BUDGETS):
+            under = {key: value for key, value in under.items() if key not in BUDGETS}
+        if name == "model" and section.get("architecture", under.get("architecture")) != under.get("architecture"):
+            under = {}
+        merged[name] = {**under, **section}
+    return merged
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """A key written twice is a mistake, not a choice of the last one."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is written twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in values.items():
+        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
