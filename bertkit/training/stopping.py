@@ -1,0 +1,37 @@
+"""A signal enters, a flag leaves: the loop looks at it at the border of each step."""
+
+import os
+import signal
+import time
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Within this context SIGTERM and SIGINT only set `number`; a second signal ends the process at once."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._since = 0.0
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "StopSignals":
+        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell expects of a process that a signal ended; SIGTERM where only another rank was asked."""
+        return 128 + (self.number or signal.SIGTERM)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        # Ctrl-C reaches a rank twice, from the terminal and from the launcher that passes it on: that is one wish.
+        if self.number and time.monotonic() - self._since > 1.0:
+            os._exit(128 + number)
+        if not self.number:
+            self.number, self._since = number, time.monotonic()
