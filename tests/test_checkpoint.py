@@ -222,7 +222,7 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from bertkit.training.lock import locked
-with locked(Path({folder!r})):
+with locked(Path({folder!r}) / ".lock"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -232,9 +232,9 @@ def test_a_second_process_is_refused_by_name_until_the_first_is_gone(tmp_path):
     code = HOLD.format(root=str(Path.cwd()), folder=str(tmp_path))
     holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(ValueError, match=f"is in use by process {holder.pid} on"), locked(tmp_path):
+    with pytest.raises(ValueError, match=f"is in use by process {holder.pid} on"), locked(tmp_path / ".lock"):
         pass
     holder.kill()
     holder.communicate()
-    with locked(tmp_path):
+    with locked(tmp_path / ".lock"):
         assert f"process {os.getpid()} on" in (tmp_path / ".lock").read_text()

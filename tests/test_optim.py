@@ -1,5 +1,7 @@
 """Decay and Muon follow a parameter's module; what an optimizer remembers survives as plain tensors."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -8,12 +10,11 @@ from bertkit.training.config import OptimConfig
 from bertkit.training.optim import (
     Muon,
     build_optimizers,
-    load_optimizer_tensors,
-    optimizer_tensors,
     orthogonalize,
     set_lr,
     split_parameters,
 )
+from bertkit.training.state import gather_state, restore_state
 
 torch.set_num_threads(1)
 
@@ -129,17 +130,21 @@ def test_training_goes_on_bit_identically_from_saved_tensors(name):
     straight = tiny()
     optimizers = build_optimizers(straight, config)
     train(straight, optimizers, 3)
-    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(straight, optimizers).items()}
+    saved = copy.deepcopy(gather_state(straight, optimizers))
     resumed = tiny(seed=1)
-    resumed.load_state_dict(straight.state_dict())
     again = build_optimizers(resumed, config)
-    load_optimizer_tensors(resumed, again, saved)
+    restore_state(resumed, again, saved)
     train(straight, optimizers, 3)
     train(resumed, again, 3)
     assert all(torch.equal(p, q) for p, q in zip(straight.parameters(), resumed.parameters(), strict=True))
 
 
-def test_state_of_an_unknown_parameter_is_refused():
+def test_state_of_another_model_is_refused():
     model = tiny()
-    with pytest.raises(ValueError, match="'zz'"):
-        load_optimizer_tensors(model, build_optimizers(model, OptimConfig()), {"zz/exp_avg": torch.zeros(1)})
+    optimizers = build_optimizers(model, OptimConfig())
+    saved = gather_state(model, optimizers)
+    for part, odd in (("model", {"zz": torch.zeros(1)}), ("optimizer", {"zz/exp_avg": torch.zeros(1)})):
+        with pytest.raises(ValueError, match="'zz'"):
+            restore_state(model, optimizers, {**saved, part: {**saved[part], **odd}})
+    with pytest.raises(ValueError, match=r"'d.bias' has shape \(9,\) there and \(8,\) here"):
+        restore_state(model, optimizers, {**saved, "model": {**saved["model"], "d.bias": torch.zeros(9)}})

@@ -20,6 +20,8 @@ VERBS: dict[str, Verb] = {
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.data", "Show rows before and after masking, with the measured rates."),
+    "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or go on with a run."),
+    "evaluate": Verb("bertkit.cli.training", "Score a masked-language model on a corpus."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
     "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from data_pipelines.config import CorpusConfig
+
 BUDGETS = ("steps", "tokens", "minutes")
 
 
@@ -138,6 +140,37 @@ class EvalConfig:
             raise ValueError(f"every must be at least 0, got {self.every}")
         if self.max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {self.max_rows}")
+        if not 0 < self.mask_rate < 1:
+            raise ValueError(f"mask_rate must lie in (0, 1), got {self.mask_rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig:
+    seq_len: int = 128
+    """Longest row in tokens; never more than the model has positions for."""
+
+    mask_rate: float = EvalConfig.mask_rate
+    """Share of masked tokens."""
+
+    max_rows: int = 2000
+    """Rows looked at for loss and accuracy."""
+
+    words: int = 2000
+    """Words looked at for pseudo-perplexity, one forward pass for each piece; 0 leaves it out."""
+
+    micro_batch: int = 32
+    """Rows computed at once."""
+
+    documents: Literal["blank-line", "line"] = CorpusConfig.documents
+    """What separates documents in plain text."""
+
+    field: str = CorpusConfig.field
+    """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
+
+    def __post_init__(self):
+        for name, least in (("seq_len", 8), ("max_rows", 1), ("words", 0), ("micro_batch", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if not 0 < self.mask_rate < 1:
             raise ValueError(f"mask_rate must lie in (0, 1), got {self.mask_rate}")
 

@@ -11,21 +11,20 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def locked(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the folder's lock; raise a ValueError that names the holder, or wait for it.
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the lock that this file is; raise a ValueError that names the holder, or wait for it.
 
     lockf and not flock: a flock is shared with forked loader workers, which outlive a killed parent for seconds;
     this one ends with the process that took it, however it ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-            raise ValueError(f"{folder} is in use by {holder}; wait for it, or choose another folder") from None
+            raise ValueError(f"{path.parent} is in use by {holder}; wait for it, or choose another folder") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _myself().encode(), 0)
         yield

@@ -1,17 +1,13 @@
-"""A model enters, its optimizers leave. What decays, and what Muon moves, is read off a parameter's module.
-
-Everything an optimizer remembers is a tensor under the name of its parameter (`optimizer_tensors`), so a
-checkpoint needs no pickle.
-"""
+"""A model enters, its optimizers leave. What decays, and what Muon moves, is read off a parameter's module."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from bertkit.training.config import OptimConfig
+from bertkit.training.sharding import split_like, whole
 
 # K matrices of one shape, R rows, C columns
 
@@ -78,13 +74,13 @@ class Muon(torch.optim.Optimizer):
                 state["momentum"] = torch.zeros_like(param)
             assert param.grad is not None
             state["momentum"].lerp_(param.grad, 1 - group["momentum"])
-            updates.append(_whole(param.grad.lerp(state["momentum"], group["momentum"])))
+            updates.append(whole(param.grad.lerp(state["momentum"], group["momentum"])))
         orthogonal_KRC = orthogonalize(torch.stack(updates))
         rows, columns = params[0].shape
         size = 0.2 * max(rows, columns) ** 0.5
         for param, update in zip(params, orthogonal_KRC, strict=True):
             param.mul_(1 - group["lr"] * group["weight_decay"])
-            param.add_(_split_like(update, param), alpha=-group["lr"] * size)
+            param.add_(split_like(update, param), alpha=-group["lr"] * size)
 
 
 def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:
@@ -102,44 +98,3 @@ def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:
         gram_KRR = torch.baddbmm(gram_KRR, gram_KRR, gram_KRR, beta=b, alpha=c)
         x_KRC = torch.baddbmm(x_KRC, gram_KRR, x_KRC, beta=a)
     return (x_KRC.mT if transposed else x_KRC).to(matrices_KRC.dtype)
-
-
-def optimizer_tensors(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, Tensor]:
-    """Everything the optimizers remember, as whole CPU tensors named `PARAMETER/STATE`."""
-    names: dict[Tensor, str] = {param: name for name, param in model.named_parameters()}
-    return {
-        f"{names[param]}/{key}": _whole(value).detach().cpu()
-        for optimizer in optimizers
-        for param, state in optimizer.state.items()
-        for key, value in state.items()
-    }
-
-
-def load_optimizer_tensors(
-    model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], tensors: dict[str, Tensor]
-) -> None:
-    """Give the optimizers back what `optimizer_tensors` took; every tensor must find its parameter."""
-    params = dict(model.named_parameters())
-    owner = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
-    for optimizer in optimizers:
-        optimizer.state.clear()
-    for name, tensor in tensors.items():
-        param_name, _, key = name.rpartition("/")
-        if param_name not in params:
-            raise ValueError(f"the checkpoint has optimizer state for {param_name!r}, which the model lacks")
-        param = params[param_name]
-        if tensor.ndim == 0:  # AdamW's step count, one number whatever the sharding
-            owner[param].state[param][key] = tensor.to(param.device, copy=True)
-        else:
-            owner[param].state[param][key] = _split_like(tensor, param).to(param.device, copy=True)
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _split_like(tensor: Tensor, param: Tensor) -> Tensor:
-    """A whole tensor as the shards that FSDP made of the parameter."""
-    if not isinstance(param, DTensor):
-        return tensor
-    return distribute_tensor(tensor.to(param.device), param.device_mesh, param.placements)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
+from bertkit.training.sharding import whole
 from data_pipelines.batch import PackedBatch
 from data_pipelines.keyed import fold
 
@@ -49,7 +49,7 @@ def train_step(
     num_targets, num_tokens = map(int, _agreed(accelerator, sizes))
     losses = accumulate_gradients(model, batches, accelerator, num_targets=num_targets, seed=seed, step=step)
     params = [param for param in model.parameters() if param.grad is not None]
-    norm = _whole(nn.utils.get_total_norm([param.grad for param in params if param.grad is not None]))
+    norm = whole(nn.utils.get_total_norm([param.grad for param in params if param.grad is not None]))
 
     # The one place where the host waits for the device; the branch needs it.
     *losses_here, norm_here = torch.stack([*losses, norm]).tolist()
@@ -100,7 +100,3 @@ def _agreed(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
     tensor = torch.tensor(values, dtype=torch.float64, device=accelerator.device)
     torch.distributed.all_reduce(tensor)
     return tensor.tolist()
-
-
-def _whole(norm: Tensor) -> Tensor:
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm

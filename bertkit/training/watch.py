@@ -48,6 +48,7 @@ class Watch:
     def timed(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, with the time spent waiting for each."""
         iterator = iter(items)
+        self._mark = time.perf_counter()
         while True:
             start = time.perf_counter()
             try:
@@ -100,7 +101,10 @@ class Watch:
         if self._line is not None:
             self._line.say(text)
 
-    def close(self) -> None:
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._line is not None:
             self._line.close()
 

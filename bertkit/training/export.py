@@ -1,0 +1,93 @@
+"""A trained model enters, a Hugging Face folder with a model card leaves, complete or absent."""
+
+from pathlib import Path
+from typing import Any
+
+import bertkit
+from bertkit.model import MaskedLM
+from bertkit.recipe import ImportedSection, Recipe, to_yaml
+from bertkit.training import durable
+from data_pipelines.tokenizer import Tokenizer
+
+
+def export_model(folder: Path, model: MaskedLM, tokenizer: Tokenizer, card: str) -> None:
+    """Write the folder under another name and rename it; an older export gives way only then."""
+    unfinished, old = (folder.with_name(f".{name}-{folder.name}") for name in ("tmp", "old"))
+    for leftover in (unfinished, old):
+        if leftover.is_dir():
+            durable.remove_folder(leftover)
+    bertkit.save(model, unfinished, tokenizer)
+    durable.write_file(unfinished / "README.md", card.encode())
+    durable.sync_folder(unfinished)
+    if folder.is_dir():
+        durable.move(folder, old)
+    durable.move(unfinished, folder)
+    if old.is_dir():
+        durable.remove_folder(old)
+
+
+def model_card(recipe: Recipe, facts: dict[str, Any], scores: dict[str, Any] | None) -> str:
+    """What the model was trained on, for how long, and how well it does."""
+    names = [Path(source).name for source in recipe.data.corpus]
+    kind = (
+        f"went on from {recipe.model.init}"
+        if isinstance(recipe.model, ImportedSection)
+        else recipe.model.architecture
+    )
+    lines = [
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: fill-mask",
+        "tags: [bertkit, fill-mask]",
+        "---",
+        "",
+        f"# {Path(recipe.run.dir).name}",
+        "",
+        f"A masked-language model ({kind}, {facts['parameters']:,} parameters) pretrained with "
+        f"[bertkit](https://pypi.org/project/bertkit/) {bertkit.__version__}.",
+        "",
+        "## Training",
+        "",
+        f"- Text: {', '.join(names)}",
+        f"- Steps: {facts['step']:,} of up to {recipe.train.global_batch} rows of {recipe.data.seq_len} tokens",
+        f"- Tokens seen: {facts['tokens']:,} ({facts['epochs']:.2f} times the training text)",
+        f"- Training time: {facts['seconds'] / 60:.1f} minutes",
+        f"- Masked: {recipe.mask.rate:.0%} of the tokens, unit {recipe.mask.unit}",
+        "",
+        *_score_lines(scores, recipe.eval.mask_rate),
+        "## Use",
+        "",
+        "```python",
+        "from transformers import pipeline",
+        "",
+        'print(pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("Some text with a [MASK] in it."))',
+        "```",
+        "",
+        "## Recipe",
+        "",
+        "```yaml",
+        to_yaml(recipe).rstrip(),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _score_lines(scores: dict[str, Any] | None, mask_rate: float) -> list[str]:
+    if scores is None:
+        return []
+    rows = {"all": scores, **scores["buckets"]}
+    return [
+        "## Scores",
+        "",
+        f"On held-out text with {mask_rate:.0%} of the tokens masked, always the same ones. "
+        f"Perplexity {scores['perplexity']:.2f}.",
+        "",
+        "| targets | count | loss (nats) | accuracy |",
+        "| --- | ---: | ---: | ---: |",
+        *(
+            f"| {name.replace('_', ' ')} | {row['targets']:,} | {row['loss']:.3f} | {row['accuracy']:.1%} |"
+            for name, row in rows.items()
+        ),
+        "",
+    ]

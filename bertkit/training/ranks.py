@@ -1,0 +1,110 @@
+"""The launcher's environment enters; an Accelerator, and a model and optimizers ready for many processes, leave."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
+from torch import nn
+
+from bertkit.fields import nearest
+from bertkit.model import MaskedLM
+from bertkit.recipe import Recipe
+from bertkit.training.config import TrainConfig
+from bertkit.training.schedule import batch_stages
+
+Value = TypeVar("Value")
+
+_SUPPORTED = {
+    DistributedType.NO,
+    DistributedType.MULTI_CPU,
+    DistributedType.MULTI_GPU,
+    DistributedType.MULTI_XPU,
+    DistributedType.FSDP,
+}
+
+
+def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
+    """Meet the other processes. The recipe decides precision; the launcher decides devices and sharding."""
+    _check_trackers(recipe.run.trackers)
+    accelerator = Accelerator(
+        mixed_precision="bf16" if recipe.train.precision == "bf16" else "no",
+        log_with=recipe.run.trackers or None,
+        project_dir=folder,
+        step_scheduler_with_optimizer=False,
+        kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+    )
+    kind = accelerator.distributed_type
+    if kind not in _SUPPORTED or (kind == DistributedType.FSDP and not accelerator.is_fsdp2):
+        raise ValueError(
+            f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2"
+        )
+    for _, batch in batch_stages(recipe.train.steps or 10**6, recipe.train):
+        if batch % accelerator.num_processes:
+            raise ValueError(
+                f"a global batch of {batch} rows does not divide over {accelerator.num_processes} processes; "
+                f"make train.global_batch (and train.first_batch) a multiple of {accelerator.num_processes}"
+            )
+    if recipe.run.trackers:
+        accelerator.init_trackers("bertkit")
+    return accelerator
+
+
+def wrap(
+    accelerator: Accelerator, model: MaskedLM, optimizers: list[torch.optim.Optimizer], config: TrainConfig
+) -> tuple[nn.Module, list[torch.optim.Optimizer]]:
+    """Move, shard or replicate. The optimizers come back bare: the loop itself decides when they step."""
+    if config.compile:
+        model.compile(dynamic=True)
+    wrapped, *others = accelerator.prepare(model, *optimizers)
+    if accelerator.distributed_type == DistributedType.FSDP:
+        torch.distributed.fsdp.register_fsdp_forward_method(wrapped, "target_logits")
+    return wrapped, [other.optimizer for other in others]
+
+
+def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[Any], torch.Tensor]:
+    """The logits at the targets, past the wrapper that would hand out the loss only."""
+    bare = accelerator.unwrap_model(model, keep_torch_compile=True)
+
+    def target_logits(batch: Any) -> torch.Tensor:
+        with accelerator.autocast():
+            return bare.target_logits(batch)
+
+    return target_logits
+
+
+def agree_on(accelerator: Accelerator, value: Value) -> Value:
+    """The first rank's value, on every rank."""
+    if accelerator.num_processes == 1:
+        return value
+    values = [value]
+    torch.distributed.broadcast_object_list(values, src=0, device=accelerator.device)
+    return values[0]
+
+
+def _check_trackers(names: list[str]) -> None:
+    """Accelerate passes over a tracker that is not installed without a word."""
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    available = {str(tracker.value) for tracker in get_available_trackers()}
+    for name in names:
+        known = sorted(str(kind) for kind in LOGGER_TYPE_TO_CLASS)
+        if name not in known:
+            match = nearest(name, known)
+            raise ValueError(
+                f"run.trackers: unknown tracker {name!r}; " + (f"did you mean {match!r}?" if match else str(known))
+            )
+        if name not in available:
+            extra = "; pip install 'bertkit[track]'" if name == "tensorboard" else ""
+            raise ValueError(f"run.trackers: {name} is not installed{extra}")
+
+
+@contextlib.contextmanager
+def evaluation_mode(model: nn.Module):
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train()
