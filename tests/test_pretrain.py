@@ -18,7 +18,8 @@ from bertkit.training.pretrain import pretrain
 
 torch.set_num_threads(1)
 
-STEPS = 12
+STEPS, LONG = 12, 60
+BUDGETS = ("train.steps=", "train.tokens=", "train.minutes=")
 SMALL = [
     "data.seq_len=32",
     "data.validation_share=0.1",
@@ -31,7 +32,6 @@ SMALL = [
     "model.attention_probs_dropout_prob=0.1",
     "train.global_batch=16",
     "train.micro_batch=8",
-    f"train.steps={STEPS}",
     "optim.lr=0.005",
     "run.save_every=3",
     "run.log_every=4",
@@ -58,7 +58,8 @@ def cache(tmp_path_factory):
 
 
 def arguments(corpus: Path, folder: Path, *changes: str) -> list[str]:
-    return ["bert-mini", f"data.corpus={corpus}", f"run.dir={folder}", *SMALL, *changes]
+    budget = [] if any(change.startswith(BUDGETS) for change in changes) else [f"train.steps={STEPS}"]
+    return ["bert-mini", f"data.corpus={corpus}", f"run.dir={folder}", *SMALL, *budget, *changes]
 
 
 def run(corpus: Path, folder: Path, *changes: str) -> int:
@@ -81,10 +82,10 @@ def run_until(step: int, corpus: Path, folder: Path, *changes: str) -> None:
             run(corpus, folder, *changes)
 
 
-def final_state(folder: Path) -> dict[str, str]:
+def final_state(folder: Path, steps: int = STEPS) -> dict[str, str]:
     """The hashes of the final weights and moments."""
     step, path = checkpoints(folder / "checkpoints")[-1]
-    assert step == STEPS
+    assert step == steps
     files = json.loads((path / "manifest.json").read_bytes())["files"]
     return {name: files[name]["sha256"] for name in ("model.safetensors", "optimizer.safetensors")}
 
@@ -269,36 +270,44 @@ def wait_for_checkpoint(folder: Path, step: int) -> None:
         time.sleep(0.02)
 
 
-def test_one_two_one_processes_end_in_the_same_bits(undisturbed, corpus, tmp_path):
-    """Stopped by SIGTERM to one rank only, killed, and finished, on changing numbers of processes."""
-    folder = tmp_path / "run"
-    run_until(4, corpus, folder)
-    ranks = start_ranks(command(corpus, folder), 2)
-    wait_for_checkpoint(folder, 6)
+@pytest.fixture(scope="module")
+def long_undisturbed(corpus, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("long") / "run"
+    assert run(corpus, folder, f"train.steps={LONG}") == 0
+    return folder
+
+
+def test_one_two_one_processes_end_in_the_same_bits(long_undisturbed, corpus, tmp_path):
+    """On two processes the run is stopped by a signal to one of them."""
+    folder, steps = tmp_path / "run", f"train.steps={LONG}"
+    run_until(4, corpus, folder, steps)
+    ranks = start_ranks(command(corpus, folder, steps), 2)
+    wait_for_checkpoint(folder, 9)
     ranks[1].send_signal(signal.SIGTERM)
     outputs = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] in ([143, 143], [0, 0]), outputs
-    assert run(corpus, folder) == 0
-    assert final_state(folder) == final_state(undisturbed)
+    assert [rank.returncode for rank in ranks] == [143, 143], outputs
+    assert run(corpus, folder, steps) == 0
+    assert final_state(folder, LONG) == final_state(long_undisturbed, LONG)
 
 
-def test_killed_and_signalled_processes_go_on(undisturbed, corpus, tmp_path):
-    folder = tmp_path / "run"
-    (process,) = start_ranks(command(corpus, folder), 1)
+def test_killed_and_interrupted_processes_go_on(long_undisturbed, corpus, tmp_path):
+    folder, steps = tmp_path / "run", f"train.steps={LONG}"
+    (process,) = start_ranks(command(corpus, folder, steps), 1)
     wait_for_checkpoint(folder, 3)
     process.kill()
     process.communicate()
-    (process,) = start_ranks(command(corpus, folder), 1)
-    wait_for_checkpoint(folder, 6)
+    reached = checkpoints(folder / "checkpoints")[-1][0]
+    (process,) = start_ranks(command(corpus, folder, steps), 1)
+    wait_for_checkpoint(folder, reached + 6)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert process.returncode in (130, 0)
-    assert run(corpus, folder) == 0
-    assert final_state(folder) == final_state(undisturbed)
+    assert process.returncode == 130
+    assert run(corpus, folder, steps) == 0
+    assert final_state(folder, LONG) == final_state(long_undisturbed, LONG)
 
 
-def test_a_batch_that_does_not_divide_is_refused_at_the_start(corpus, tmp_path):
-    ranks = start_ranks(command(corpus, tmp_path / "run", "train.global_batch=15"), 2)
-    outputs = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [2, 2]
-    assert "does not divide over 2 processes" in outputs[0][1]
+def test_a_batch_that_does_not_divide_is_refused_at_the_start(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ValueError, match="16 rows does not divide over 3 processes"):
+        run(corpus, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import bertkit
 from bertkit.fields import part
@@ -13,7 +12,7 @@ from bertkit.recipe import BertSection, ImportedSection, Recipe
 from bertkit.training.inputs import Inputs
 from data_pipelines.keyed import fold
 
-# V vocabulary, N new tokens, D width
+# V vocabulary
 
 
 def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
@@ -28,10 +27,12 @@ def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
 
 
 def import_model(folder: str, seq_len: int, inputs: Inputs) -> MaskedLM:
-    """A published model with a head; new tokens begin as the mean of the pieces they replace."""
+    """A published model to go on from; a bare encoder gets a new head."""
     model = bertkit.load(folder)
     if isinstance(model, (Bert, ModernBert)):
-        model = MaskedLM(model)  # a bare encoder gets a new head
+        if isinstance(model, Bert):
+            model.pooler = None  # nothing trains it
+        model = MaskedLM(model)
     if not isinstance(model, MaskedLM):
         raise ValueError(f"{folder} holds a {type(model).__name__}; only an encoder or a masked-LM can be trained on")
     if seq_len > model.config.max_position_embeddings:
@@ -39,7 +40,7 @@ def import_model(folder: str, seq_len: int, inputs: Inputs) -> MaskedLM:
             f"data.seq_len={seq_len} is longer than the {model.config.max_position_embeddings} positions of {folder}"
         )
     if inputs.old_pieces:
-        widen(model, inputs.old_pieces)
+        model = widened(model, inputs.old_pieces)
     if inputs.tokenizer.vocab_size > model.config.vocab_size:
         raise ValueError(
             f"the tokenizer has {inputs.tokenizer.vocab_size} tokens, "
@@ -48,21 +49,20 @@ def import_model(folder: str, seq_len: int, inputs: Inputs) -> MaskedLM:
     return model
 
 
-@torch.no_grad()
-def widen(model: MaskedLM, old_pieces: dict[int, list[int]]) -> None:
-    """Give each new token the mean of its old pieces, in the embedding, the projection and its bias."""
+def widened(model: MaskedLM, old_pieces: dict[int, list[int]]) -> MaskedLM:
+    """The model with a row for each new token, in the embedding, the projection and its bias: the mean of the rows
+    of its old pieces."""
     vocab_size = max(model.config.vocab_size, max(old_pieces) + 1)
-    encoder, head = model.encoder, model.head
-    encoder.tokens.weight = nn.Parameter(_widened(encoder.tokens.weight, vocab_size, old_pieces))
-    encoder.tokens.num_embeddings = vocab_size
-    if head.decoder_weight is not None:
-        head.decoder_weight = nn.Parameter(_widened(head.decoder_weight, vocab_size, old_pieces))
-    if head.decoder_bias is not None:
-        head.decoder_bias = nn.Parameter(_widened(head.decoder_bias, vocab_size, old_pieces))
-    encoder.config = replace(encoder.config, vocab_size=vocab_size)
+    wider = MaskedLM(build_encoder(replace(model.config, vocab_size=vocab_size)))
+    state = model.state_dict()
+    for name in ("encoder.tokens.weight", "head.decoder_weight", "head.decoder_bias"):
+        if name in state:
+            state[name] = _more_rows(state[name], vocab_size, old_pieces)
+    wider.load_state_dict(state)
+    return wider
 
 
-def _widened(old_V: Tensor, vocab_size: int, old_pieces: dict[int, list[int]]) -> Tensor:
+def _more_rows(old_V: Tensor, vocab_size: int, old_pieces: dict[int, list[int]]) -> Tensor:
     new_V = old_V.new_zeros(vocab_size, *old_V.shape[1:])
     new_V[: len(old_V)] = old_V
     for index, pieces in old_pieces.items():

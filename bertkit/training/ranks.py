@@ -13,7 +13,6 @@ from bertkit.fields import nearest
 from bertkit.model import MaskedLM
 from bertkit.recipe import Recipe
 from bertkit.training.config import TrainConfig
-from bertkit.training.schedule import batch_stages
 
 Value = TypeVar("Value")
 
@@ -24,6 +23,16 @@ _SUPPORTED = {
     DistributedType.MULTI_XPU,
     DistributedType.FSDP,
 }
+
+
+def check_batch(config: TrainConfig, num_processes: int) -> None:
+    """Refuse a batch that the processes cannot share evenly."""
+    for batch in (config.first_batch or config.global_batch, config.global_batch):
+        if batch % num_processes:
+            raise ValueError(
+                f"a global batch of {batch} rows does not divide over {num_processes} processes; "
+                f"make train.global_batch (and train.first_batch) a multiple of {num_processes}"
+            )
 
 
 def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
@@ -41,12 +50,6 @@ def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
         raise ValueError(
             f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2"
         )
-    for _, batch in batch_stages(recipe.train.steps or 10**6, recipe.train):
-        if batch % accelerator.num_processes:
-            raise ValueError(
-                f"a global batch of {batch} rows does not divide over {accelerator.num_processes} processes; "
-                f"make train.global_batch (and train.first_batch) a multiple of {accelerator.num_processes}"
-            )
     if recipe.run.trackers:
         accelerator.init_trackers("bertkit")
     return accelerator

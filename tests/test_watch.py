@@ -1,0 +1,77 @@
+"""Numbers are told as they are, advice once and only where it is due, and a resume leaves no doubled lines."""
+
+import json
+
+import pytest
+
+from bertkit.training.advice import Adviser
+from bertkit.training.step import StepResult
+from bertkit.training.watch import Watch, cut_metrics
+
+CALM = {"loss": 5.0, "input_stall": 0.0}
+
+
+def adviser(total_steps: int = 1000, unigram: float = 7.0, free: float = 0.5) -> Adviser:
+    return Adviser(total_steps=total_steps, unigram=unigram, num_workers=1, free_memory=lambda: free)
+
+
+def test_a_calm_run_gets_no_advice():
+    watched = adviser()
+    assert [list(watched.consider(step, CALM)) for step in (1, 100, 500, 1000)] == [[], [], [], []]
+
+
+@pytest.mark.parametrize(
+    ("watched", "step", "values", "remedy"),
+    [
+        (adviser(), 50, {**CALM, "input_stall": 0.5}, "run.num_workers=2"),
+        (adviser(free=0.01), 50, CALM, "train.micro_batch"),
+        (adviser(unigram=7.0), 400, {**CALM, "loss": 6.95}, "optim.lr"),
+    ],
+)
+def test_advice_names_the_key_to_change_and_is_given_once(watched, step, values, remedy):
+    (advice,) = watched.consider(step, values)
+    assert remedy in advice
+    assert list(watched.consider(step + 20, values)) == []
+
+
+def test_a_loss_near_the_unigram_level_is_normal_at_the_start():
+    assert list(adviser(unigram=7.0).consider(20, {**CALM, "loss": 7.1})) == []
+
+
+def result(loss: float, num_targets: int, applied: bool = True) -> StepResult:
+    return StepResult(loss, 1.0, num_targets, 10 * num_targets, applied, False)
+
+
+def test_the_logged_loss_is_the_mean_over_all_targets_of_the_window(tmp_path, capsys):
+    tracked = []
+    options = {"first_step": 0, "total_steps": 4, "log_every": 3, "seconds": 5.0, "tokens": 100}
+    with Watch(
+        tmp_path,
+        **options,
+        flops=lambda tokens, targets: 0.0,
+        peak=1.0,
+        adviser=adviser(),
+        track=lambda values, step: tracked.append((step, values)),
+    ) as watch:
+        steps = [result(9.0, 1), result(2.0, 1), result(5.0, 3), result(1.0, 7, applied=False)]
+        for step, done in watch.timed(enumerate(steps)):
+            watch.step(step, done, lr=0.5)
+        watch.record("eval", 4, {"loss": 3.0, "buckets": {}}, "a line for the reader")
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line["step"]) for line in lines] == [("train", 1), ("train", 3), ("train", 4), ("eval", 4)]
+    assert lines[1]["loss"] == pytest.approx((2.0 * 1 + 5.0 * 3) / 4)
+    assert [line["skipped"] for line in lines[:3]] == [0, 0, 1]
+    assert lines[2]["tokens"] == 100 + 10 * 12
+    assert lines[2]["seconds"] >= 5.0
+    assert tracked[-1] == (4, {"eval/loss": 3.0})
+    shown = capsys.readouterr().err
+    assert "step 3/4" in shown
+    assert "a line for the reader" in shown
+
+
+def test_lines_beyond_the_checkpoint_and_a_torn_line_are_cut(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 5}\n{"step": 10}\n{"step": 12}\n{"step": 1')
+    cut_metrics(tmp_path, 10)
+    assert path.read_text() == '{"step": 5}\n{"step": 10}\n'
+    cut_metrics(tmp_path / "absent", 10)
