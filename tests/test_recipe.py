@@ -111,9 +111,7 @@ def test_bases_that_lead_in_a_circle_are_refused(tmp_path):
 
 def test_what_changes_the_result_is_named_and_what_does_not_is_allowed():
     before = to_yaml(read_recipe("bert-mini", [CORPUS]))
-    moved = read_recipe(
-        "bert-mini", ["data.corpus=moved.txt", "run.dir=x", "run.save_every=7", "train.micro_batch=8"]
-    )
+    moved = read_recipe("bert-mini", ["data.corpus=moved.txt", "run.dir=x", "run.save_every=7", "train.micro_batch=8"])
     assert forbidden_changes(before, moved) == []
     other = read_recipe("bert-mini", [CORPUS, "optim.lr=0.5", "run.seed=1", "train.steps=5"])
     assert sorted(forbidden_changes(before, other)) == [

@@ -179,9 +179,7 @@ def test_dropout_is_a_function_of_seed_step_and_micro_batch():
 
 def test_a_step_without_targets_does_not_divide_by_zero():
     model, batch = modernbert(), pack([0])
-    none = {
-        key: getattr(batch, key)[:0] for key in ("target_index", "target_ids", "target_kind", "target_starts_word")
-    }
+    none = {key: getattr(batch, key)[:0] for key in ("target_index", "target_ids", "target_kind", "target_starts_word")}
     empty = PackedBatch(**{**batch.__dict__, **none})
     result = train_step(model, build_optimizers(model, OptimConfig()), [empty], Accelerator(cpu=True), seed=0, step=0)
     assert (result.loss, result.num_targets) == (0.0, 0)

@@ -30,9 +30,7 @@ def model_card(recipe: Recipe, facts: dict[str, Any], scores: dict[str, Any] | N
     """What the model was trained on, for how long, and how well it does."""
     names = [Path(source).name for source in recipe.data.corpus]
     kind = (
-        f"went on from {recipe.model.init}"
-        if isinstance(recipe.model, ImportedSection)
-        else recipe.model.architecture
+        f"went on from {recipe.model.init}" if isinstance(recipe.model, ImportedSection) else recipe.model.architecture
     )
     lines = [
         "---",

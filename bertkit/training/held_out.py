@@ -61,6 +61,4 @@ class HeldOut:
             return tally
 
         with evaluation_mode(model):
-            return evaluate(
-                target_logits_of(model, accelerator), batches, self._frequent_V, accelerator.device, agree
-            )
+            return evaluate(target_logits_of(model, accelerator), batches, self._frequent_V, accelerator.device, agree)

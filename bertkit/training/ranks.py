@@ -47,9 +47,7 @@ def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
     )
     kind = accelerator.distributed_type
     if kind not in _SUPPORTED or (kind == DistributedType.FSDP and not accelerator.is_fsdp2):
-        raise ValueError(
-            f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2"
-        )
+        raise ValueError(f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2")
     if recipe.run.trackers:
         accelerator.init_trackers("bertkit")
     return accelerator
