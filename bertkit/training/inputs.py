@@ -7,13 +7,15 @@ does the work, the others wait for the lock and find it done. No collective can 
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.fields import part, plain
+from bertkit.progress import Update, progress_bar
 from bertkit.recipe import ImportedSection, Recipe
 from bertkit.training import durable
 from bertkit.training.lock import locked
@@ -21,12 +23,11 @@ from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.corpus import fingerprint_sources, read_documents
 from data_pipelines.extend import extend_tokenizer
 from data_pipelines.prepare import prepare
-from data_pipelines.shards import Rows, open_rows
+from data_pipelines.shards import MANIFEST, Rows, open_rows
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
-Say = Callable[[str], None]
-
 _EXTEND_DOCUMENTS = 20_000
+_REPORT = "extension.txt"
 
 
 class Inputs(NamedTuple):
@@ -45,83 +46,111 @@ class Inputs(NamedTuple):
         return {"corpus": self.corpus, "tokenizer": self.tokenizer.fingerprint, "rows": self.train.fingerprint}
 
 
-def prepare_inputs(recipe: Recipe, say: Say) -> Inputs:
-    """Find or make the tokenizer and the shards that the recipe asks for."""
+def prepare_inputs(recipe: Recipe, loud: bool = True) -> Inputs:
+    """Find or make the tokenizer and the shards that the recipe asks for; `loud` shows progress."""
     corpus, config = part(recipe.data, CorpusConfig), part(recipe.data, PrepareConfig)
     cache = cache_folder(recipe.data.cache_dir)
-    tokenizer_folder = _tokenizer_folder(recipe, corpus, cache, say)
-    rows_folder = prepared_rows(corpus, tokenizer_folder, config, cache, say)
+    text = fingerprint_text(corpus, cache)
+    tokenizer_folder = _tokenizer_folder(recipe, corpus, text, cache, loud)
+    rows_folder = _rows_folder(corpus, text, tokenizer_folder, config, cache, loud)
     extension = tokenizer_folder / "old_pieces.json"
     old_pieces = json.loads(extension.read_bytes()) if extension.is_file() else {}
     return Inputs(
         tokenizer=load_tokenizer(tokenizer_folder),
         train=open_rows(rows_folder, "train"),
         validation=open_rows(rows_folder, "validation"),
-        corpus=fingerprint_text(corpus),
+        corpus=text,
         old_pieces={int(index): pieces for index, pieces in old_pieces.items()},
-        old_domain=_old_domain(recipe, tokenizer_folder, cache, say),
+        old_domain=_old_domain(recipe, tokenizer_folder, cache, loud),
     )
 
 
-def prepared_rows(corpus: CorpusConfig, tokenizer_folder: Path, config: PrepareConfig, cache: Path, say: Say) -> Path:
-    """The folder of shards for this text, tokenizer and shape of rows."""
-    key = _digest([fingerprint_text(corpus), load_tokenizer(tokenizer_folder).fingerprint, plain(config)])
-    folder = cache / "rows" / key
-    with locked(folder.with_suffix(".lock"), wait=True):
-        say(f"preparing rows of {config.seq_len} tokens in {folder}")
-        prepare(corpus, tokenizer_folder, config, folder)
-    return folder
-
-
-def fingerprint_text(corpus: CorpusConfig) -> str:
-    """What the corpus says, whatever folder its files lie in."""
-    sources = [{**source, "modified": None} for source in fingerprint_sources(corpus)]
-    return _digest([sources, plain(corpus) | {"corpus": None}])
+def fingerprint_text(corpus: CorpusConfig, cache: Path) -> str:
+    """What the corpus says, whatever folder its files lie in. A file is read again only if it was touched."""
+    path = cache / "texts" / f"{_digest(plain(corpus))}.json"
+    with locked(path.with_suffix(".lock"), wait=True):
+        known = json.loads(path.read_bytes()) if path.is_file() else []
+        sources = fingerprint_sources(corpus, known)
+        if sources != known:
+            durable.replace_file(path, durable.json_bytes(sources))
+    return _digest([[source | {"modified": None} for source in sources], plain(corpus) | {"corpus": None}])
 
 
 def cache_folder(chosen: str | None) -> Path:
     return Path(chosen or os.environ.get("BERTKIT_CACHE") or "~/.cache/bertkit").expanduser()
 
 
-def _tokenizer_folder(recipe: Recipe, corpus: CorpusConfig, cache: Path, say: Say) -> Path:
+def _rows_folder(
+    corpus: CorpusConfig, text: str, tokenizer_folder: Path, config: PrepareConfig, cache: Path, loud: bool
+) -> Path:
+    """The folder of shards for this text, tokenizer and shape of rows."""
+    folder = cache / "rows" / _digest([text, load_tokenizer(tokenizer_folder).fingerprint, plain(config)])
+    with locked(folder.with_suffix(".lock"), wait=True):
+        if not (folder / MANIFEST).is_file():
+            with _progress(f"preparing rows of {config.seq_len} tokens", loud) as update:
+                prepare(
+                    corpus,
+                    tokenizer_folder,
+                    config,
+                    folder,
+                    report=lambda now: update(now.chars, now.total_chars, f"{now.tokens / 1e6:.2f} M tokens"),
+                )
+    return folder
+
+
+def _tokenizer_folder(recipe: Recipe, corpus: CorpusConfig, text: str, cache: Path, loud: bool) -> Path:
     """The tokenizer that is given, trained on the corpus, or given and extended by the corpus."""
     given = recipe.model.init if isinstance(recipe.model, ImportedSection) else recipe.tokenizer.path
     if given is not None and not recipe.tokenizer.extend:
         return Path(given)
     config = part(recipe.tokenizer, TokenizerConfig)
     how = plain(config) if given is None else [load_tokenizer(given).fingerprint, recipe.tokenizer.extend]
-    folder = cache / "tokenizers" / _digest([fingerprint_text(corpus), how])
+    folder = cache / "tokenizers" / _digest([text, how])
     with locked(folder.with_suffix(".lock"), wait=True):
         if not folder.is_dir():
             unfinished = folder.with_suffix(".tmp")
             if unfinished.is_dir():
                 durable.remove_folder(unfinished)
             if given is None:
-                say(f"training a {config.kind} tokenizer of {config.vocab_size} tokens on {', '.join(corpus.corpus)}")
-                train_tokenizer(corpus, config, unfinished)
+                with _progress(f"training a {config.kind} tokenizer", loud) as update:
+                    train_tokenizer(
+                        corpus,
+                        config,
+                        unfinished,
+                        lambda done, total: update(done, total, f"{done / 1e6:.1f} M characters read"),
+                    )
             else:
-                _extend(load_tokenizer(given), corpus, recipe.tokenizer.extend, unfinished, say)
+                with _progress(f"adding {recipe.tokenizer.extend} tokens", loud):
+                    _extend(load_tokenizer(given), corpus, recipe.tokenizer.extend, unfinished)
             durable.move(unfinished, folder)
+    if loud and (folder / _REPORT).is_file():
+        print((folder / _REPORT).read_text(), file=sys.stderr, end="")
     return folder
 
 
-def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Path, say: Say) -> None:
+def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Path) -> None:
     texts = (document.text for document in islice(read_documents(corpus), _EXTEND_DOCUMENTS))
     extension = extend_tokenizer(tokenizer, texts, num_new)
-    say(
-        f"{len(extension.old_pieces)} new tokens from the corpus: {extension.pieces_per_word:.2f} pieces per word "
-        f"before, {extension.new_pieces_per_word:.2f} after"
-    )
     extension.tokenizer.save(folder)
     durable.write_file(folder / "old_pieces.json", durable.json_bytes(extension.old_pieces))
+    report = (
+        f"{len(extension.old_pieces)} new tokens from the corpus: {extension.pieces_per_word:.2f} pieces per word "
+        f"before, {extension.new_pieces_per_word:.2f} after\n"
+    )
+    durable.write_file(folder / _REPORT, report.encode())
 
 
-def _old_domain(recipe: Recipe, tokenizer_folder: Path, cache: Path, say: Say) -> Rows | None:
+def _old_domain(recipe: Recipe, tokenizer_folder: Path, cache: Path, loud: bool) -> Rows | None:
     if not isinstance(recipe.model, ImportedSection) or not recipe.model.old_domain:
         return None
     corpus = replace(part(recipe.data, CorpusConfig), corpus=recipe.model.old_domain)
     config = replace(part(recipe.data, PrepareConfig), validation_share=0.0)
-    return open_rows(prepared_rows(corpus, tokenizer_folder, config, cache, say), "train")
+    text = fingerprint_text(corpus, cache)
+    return open_rows(_rows_folder(corpus, text, tokenizer_folder, config, cache, loud), "train")
+
+
+def _progress(title: str, loud: bool) -> AbstractContextManager[Update]:
+    return progress_bar(title) if loud else nullcontext(lambda done, total, note: None)
 
 
 def _digest(value: Any) -> str:

@@ -52,7 +52,7 @@ def pretrain(recipe: Recipe) -> int:
         if first_rank:
             until_exit.enter_context(locked(folder / ".lock"))
             write_recipe(folder, recipe)
-        inputs = prepare_inputs(recipe, say=_say if first_rank else lambda text: None)
+        inputs = prepare_inputs(recipe, loud=first_rank)
         check_facts(folder, inputs.facts())
         signals = until_exit.enter_context(StopSignals())
         accelerator = start_accelerator(recipe, folder)
