@@ -11,7 +11,7 @@ from processes import run_ranks
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
 from bertkit.training.config import OptimConfig
 from bertkit.training.optim import build_optimizers
-from bertkit.training.state import gather_state
+from bertkit.training.state import gather_state, restore_state
 from bertkit.training.step import accumulate_gradients, seed_dropout, train_step
 from data_pipelines.batch import PackedBatch
 
@@ -98,41 +98,37 @@ def test_the_gradient_is_that_of_the_mean_over_all_targets():
     assert relative_difference(mean, gradients(modernbert(), split(8, 2))) < 1e-6
 
 
-RANK = """
-import json, sys, torch
-from accelerate import Accelerator
-from test_step import *
-torch.set_num_threads(1)
-accelerator = Accelerator(cpu=True)
-rank, ranks = accelerator.process_index, accelerator.num_processes
-model = bert(dropout=0.1)
-optimizers = build_optimizers(model, OptimConfig())
-prepared = accelerator.prepare_model(model)
-batches = split(8, 4)
-mine = batches[rank * len(batches) // ranks : (rank + 1) * len(batches) // ranks]
-seen = []
-for step in range(3):
-    if step == 1 and rank == ranks - 1:  # a loss that is not finite, on the last rank only
-        loss_of = model.loss
-        model.loss = lambda batch: loss_of(batch) * float("inf")
-    keys = {"seed": 3, "step": step, "clip_norm": 0.5, "stop": rank == ranks - 1}
-    result = train_step(prepared, optimizers, mine, accelerator, **keys)
-    if step == 1 and rank == ranks - 1:
-        model.loss = loss_of
-    seen.append([result.loss, result.grad_norm, result.num_targets, result.num_tokens, result.applied, result.stop])
-if rank == 0:
-    weights = {name: param.double().sum().item() for name, param in model.named_parameters()}
-    print(json.dumps({"seen": seen, "weights": weights}))
-accelerator.end_training()
-"""
+def replicated_run() -> dict:
+    """Three steps of two micro-batches over all ranks; the second has a loss that is not finite, on one rank only."""
+    accelerator = Accelerator(cpu=True)
+    rank, ranks = accelerator.process_index, accelerator.num_processes
+    model = bert(dropout=0.1)
+    optimizers = build_optimizers(model, OptimConfig())
+    wrapped = accelerator.prepare_model(model)
+    batches = split(8, 4)
+    mine = batches[rank * len(batches) // ranks : (rank + 1) * len(batches) // ranks]
+    results = []
+    for step in range(3):
+        poison = float("inf") if step == 1 and rank == ranks - 1 else 1.0
+        model.loss = lambda batch, poison=poison: MaskedLM.loss(model, batch) * poison
+        keys = {"seed": 3, "step": step, "clip_norm": 0.5, "stop": rank == ranks - 1}
+        results.append(train_step(wrapped, optimizers, mine, accelerator, **keys)._asdict())
+    return {"results": results, "weights": {name: param.tolist() for name, param in model.named_parameters()}}
+
+
+def on_two_ranks(story: str) -> dict:
+    """What the first of two processes returns from a function of this file."""
+    code = f"import json, torch; torch.set_num_threads(1); import test_step; print(json.dumps(test_step.{story}()))"
+    return json.loads(run_ranks(code, 2)[0])
 
 
 def test_two_processes_step_exactly_as_one_and_skip_together():
-    one, two = (json.loads(run_ranks(RANK, ranks)[0]) for ranks in (1, 2))
-    assert [entry[4] for entry in one["seen"]] == [True, False, True]
-    assert one["seen"][0] == two["seen"][0]
-    assert one["seen"][2] == two["seen"][2]
-    assert two["seen"][1][4:] == [False, True]
+    one, two = replicated_run(), on_two_ranks("replicated_run")
+    assert [result["applied"] for result in one["results"]] == [True, False, True]
+    assert [result["applied"] for result in two["results"]] == [True, False, True]
+    assert one["results"][0] == two["results"][0]
+    assert one["results"][2] == two["results"][2]
+    assert all(result["stop"] for result in two["results"]), "one rank was asked, all know"
     assert one["weights"] == two["weights"]
 
 
@@ -184,3 +180,43 @@ def test_a_step_without_targets_does_not_divide_by_zero():
     result = train_step(model, build_optimizers(model, OptimConfig()), [empty], Accelerator(cpu=True), seed=0, step=0)
     assert (result.loss, result.num_targets) == (0.0, 0)
     assert all(torch.isfinite(param).all() for param in model.parameters())
+
+
+def sharded_run() -> dict:
+    """Four steps under FSDP (with more than one rank), the last two done again from gathered tensors."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    accelerator = Accelerator(cpu=True)
+    rank, ranks = accelerator.process_index, accelerator.num_processes
+    model = modernbert()
+    if ranks > 1:
+        mesh = init_device_mesh("cpu", (ranks,))
+        for part in (*model.encoder.layers, model):
+            fully_shard(part, mesh=mesh)
+    optimizers = build_optimizers(model, OptimConfig(name="muon"))
+    mine = split(8, 4 // ranks)[rank * 2 : rank * 2 + 2]
+
+    def train(first: int, last: int) -> dict:
+        for step in range(first, last):
+            train_step(model, optimizers, mine, accelerator, seed=3, step=step, clip_norm=0.5)
+        return copy.deepcopy(gather_state(model, optimizers))
+
+    middle = train(0, 2)
+    straight = train(2, 4)
+    restore_state(model, optimizers, middle)
+    again = train(2, 4)
+    return {
+        "same": all(torch.equal(straight[part][name], again[part][name]) for part in again for name in again[part]),
+        "shapes": {name: list(tensor.shape) for part in again.values() for name, tensor in part.items()},
+        "norms": {name: tensor.norm().item() for name, tensor in again["model"].items()},
+    }
+
+
+def test_a_sharded_model_steps_as_a_whole_one_and_its_state_is_whole():
+    """Muon needs whole matrices for its update; a checkpoint needs whole tensors."""
+    one, two = sharded_run(), on_two_ranks("sharded_run")
+    assert one["same"]
+    assert two["same"]
+    assert one["shapes"] == two["shapes"]
+    assert two["norms"] == pytest.approx(one["norms"], rel=1e-4)
