@@ -26,11 +26,11 @@ def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Con
         )
     arguments: dict[str, Any] = {}
     # A group that must be there but is not complains of its first missing key.
-    absent: dict[str, Any] = {name: {} for name in _required(cls) if name not in values and _groups(hints[name])}
+    absent: dict[str, Any] = {name: {} for name in _required(cls) if name not in values and groups_of(hints[name])}
     for name, value in {**values, **absent}.items():
         if name not in hints:
             raise ValueError(f"unknown key {f'{prefix}{name}'!r}{_nearest(f'{prefix}{name}', _keys(cls, prefix))}")
-        if members := _groups(hints[name]):
+        if members := groups_of(hints[name]):
             member = members[0] if len(members) == 1 else _told_apart(members, value, f"{prefix}{name}.")
             arguments[name] = build(member, value, f"{prefix}{name}.")
         else:
@@ -106,9 +106,9 @@ def entries(cls: type, prefix: str = "") -> Iterator[Entry]:
     hints, notes = typing.get_type_hints(cls), _docstrings(cls)
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
-        for group in _groups(kind):
+        for group in groups_of(kind):
             yield from entries(group, f"{prefix}{field.name}.")
-        if not _groups(kind):
+        if not groups_of(kind):
             yield Entry(f"{prefix}{field.name}", kind, _default(field), notes.get(field.name, ""))
 
 
@@ -167,7 +167,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def _groups(kind: Any) -> list[type]:
+def groups_of(kind: Any) -> list[type]:
     """The dataclass that a field holds, or those of which it holds one; nothing for a leaf."""
     members = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
     return list(members) if all(dataclasses.is_dataclass(member) for member in members) else []

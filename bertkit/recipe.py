@@ -92,7 +92,7 @@ class Recipe:
 
 
 # The tokenizer decides these; a recipe that set them could only contradict it.
-_FROM_TOKENIZER = ("vocab_size", "pad_token_id")
+NOT_IN_A_RECIPE = ("model.vocab_size", "model.pad_token_id")
 
 # What may differ when a run goes on: places, machine and habits, not what is computed. A corpus that moved is known
 # by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
@@ -118,9 +118,9 @@ def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
         override(changed, change)
     values = _merge(values, changed)
     values = _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, values)
-    for key in _FROM_TOKENIZER:
-        if isinstance(values.get("model"), dict) and key in values["model"]:
-            raise ValueError(f"model.{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    for key in _flat(values):
+        if key in NOT_IN_A_RECIPE:
+            raise ValueError(f"{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
     return build(Recipe, values)
 
 
@@ -156,7 +156,7 @@ def to_yaml(recipe: Recipe) -> str:
     values["train"] = {k: v for k, v in values["train"].items() if k not in BUDGETS or v is not None}
     values["model"] = {
         "architecture": values["model"].pop("architecture"),
-        **{key: value for key, value in values["model"].items() if key not in _FROM_TOKENIZER},
+        **{key: value for key, value in values["model"].items() if f"model.{key}" not in NOT_IN_A_RECIPE},
     }
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=118)
 

@@ -35,6 +35,7 @@ def load_steps(
         sampler=range(first_step, last_step),
         num_workers=num_workers,
         prefetch_factor=4 if num_workers else None,
+        pin_memory=torch.cuda.is_available(),
         # Without its own generator the loader would draw from the global one.
         generator=torch.Generator(),
     )

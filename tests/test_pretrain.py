@@ -259,6 +259,35 @@ def test_measuring_leaves_no_trace(undisturbed, corpus, tmp_path, monkeypatch):
     assert final_state(tmp_path / "run") == final_state(undisturbed)
 
 
+@pytest.fixture
+def fresh_accelerator():
+    """Accelerate allows one precision a process, unless it forgets the one before."""
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.usefixtures("fresh_accelerator")
+def test_bf16_trains(corpus, tmp_path):
+    assert run(corpus, tmp_path / "run", "train.precision=bf16", "train.steps=2") == 0
+
+
+def test_gradient_checkpointing_does_not_change_the_result(undisturbed, corpus, tmp_path):
+    assert run(corpus, tmp_path / "run", "train.gradient_checkpointing=true") == 0
+    assert final_state(tmp_path / "run") == final_state(undisturbed)
+
+
+@pytest.mark.usefixtures("fresh_accelerator")
+def test_a_tracker_gets_the_metrics_and_a_missing_one_is_named(corpus, tmp_path):
+    pytest.importorskip("tensorboard")
+    assert run(corpus, tmp_path / "run", "run.trackers=tensorboard", "train.steps=2") == 0
+    assert list((tmp_path / "run").rglob("events.out.tfevents*"))
+    with pytest.raises(ValueError, match=r"unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+        run(corpus, tmp_path / "other", "run.trackers=tensorbord")
+
+
 def command(corpus: Path, folder: Path, *changes: str) -> list[str]:
     return ["-m", "bertkit", "pretrain", *arguments(corpus, folder, *changes)]
 

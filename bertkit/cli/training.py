@@ -2,8 +2,14 @@
 
 import argparse
 import dataclasses
+import shutil
+import textwrap
 import typing
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertkit.fields import Entry
 
 
 def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
@@ -52,19 +58,35 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 
 def _recipes_and_keys() -> str:
     """Everything a recipe can say, with its help, below the list of recipes."""
-    from bertkit.fields import entries
-    from bertkit.recipe import Recipe, headline, shipped_recipes
+    from bertkit.fields import entries, groups_of
+    from bertkit.recipe import NOT_IN_A_RECIPE, Recipe, headline, shipped_recipes
 
+    width = min(shutil.get_terminal_size().columns, 118)
     lines = ["recipes:"]
-    lines += [f"  {name:<20} {headline(path)}" for name, path in shipped_recipes().items()]
+    for name, path in shipped_recipes().items():
+        lines += textwrap.wrap(f"{name:<20} {headline(path)}", width, initial_indent="  ", subsequent_indent=" " * 23)
     lines += ["", "keys (in the recipe, or as key=value):"]
-    for entry in entries(Recipe):
-        default = "" if entry.default in (dataclasses.MISSING, None, "", ()) or entry.default == [] else entry.default
-        if typing.get_origin(entry.kind) is typing.Literal:
-            choices = typing.get_args(entry.kind)
-            default = (
-                f"{default} of {', '.join(map(str, choices))}" if default != "" else " or ".join(map(str, choices))
-            )
-        lines.append(f"  {entry.key}" + (f"  [{default}]" if default != "" else ""))
-        lines.append(f"      {entry.help}")
+    hints = typing.get_type_hints(Recipe)
+    for section in dataclasses.fields(Recipe):
+        for group in groups_of(hints[section.name]):
+            listed = [entry for entry in entries(group, f"{section.name}.") if entry.key not in NOT_IN_A_RECIPE]
+            kinds = [entry for entry in listed if entry.key == "model.architecture"]
+            for entry in kinds + [entry for entry in listed if entry not in kinds]:
+                lines.append(f"  {entry.key}" + _default_and_choices(entry))
+                lines += textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines)
+
+
+def _default_and_choices(entry: "Entry") -> str:
+    given = entry.default not in (dataclasses.MISSING, None, "", ()) and entry.default != []
+    choices = typing.get_args(entry.kind) if typing.get_origin(entry.kind) is typing.Literal else ()
+    if len(choices) == 1:
+        return f" = {choices[0]}"
+    one_of = f"  [{' | '.join(map(str, choices))}]" if choices else ""
+    return (f" = {_shown(entry.default)}" if given else "") + one_of
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, (list, tuple)) else str(value)

@@ -29,7 +29,15 @@ from bertkit.training.lock import locked
 from bertkit.training.optim import build_optimizers, set_lr
 from bertkit.training.peak import count_flops, measure_peak
 from bertkit.training.ranks import agree_on, check_batch, start_accelerator, wrap
-from bertkit.training.run_folder import CHECKPOINTS, EXPORT, check_facts, check_recipe, fixed_facts, write_recipe
+from bertkit.training.run_folder import (
+    CHECKPOINTS,
+    EXPORT,
+    check_facts,
+    check_recipe,
+    read_facts,
+    write_facts,
+    write_recipe,
+)
 from bertkit.training.schedule import batch_stages, lr_share
 from bertkit.training.state import gather_state, restore_state
 from bertkit.training.step import train_step
@@ -82,11 +90,11 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
     model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim), recipe.train)
     model.train()
 
-    facts = fixed_facts(
-        folder,
-        lambda: inputs.facts() | {"total_steps": decide_steps(recipe, inputs, model, optimizers, accelerator)},
-        write=accelerator.is_main_process,
-    )
+    facts = agree_on(accelerator, read_facts(folder))
+    if facts is None:
+        facts = inputs.facts() | {"total_steps": decide_steps(recipe, inputs, model, optimizers, accelerator)}
+        if accelerator.is_main_process:
+            write_facts(folder, facts)
     total_steps = int(facts["total_steps"])
     progress = resume(folder, model, optimizers, accelerator)
     if progress.step >= total_steps and (folder / EXPORT).is_dir():

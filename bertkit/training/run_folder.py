@@ -1,7 +1,6 @@
 """What a run folder says of its run: recipe, text, tokenizer, number of steps. A resume must agree with it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +57,5 @@ def check_facts(folder: Path, facts: dict[str, Any]) -> None:
             )
 
 
-def fixed_facts(folder: Path, decide: Callable[[], dict[str, Any]], write: bool) -> dict[str, Any]:
-    """What was fixed when the run began, or is decided now and written down by the one rank that writes."""
-    facts = read_facts(folder)
-    if facts is None:
-        facts = decide()
-        if write:
-            durable.replace_file(folder / FACTS, durable.json_bytes(facts))
-    return facts
+def write_facts(folder: Path, facts: dict[str, Any]) -> None:
+    durable.replace_file(folder / FACTS, durable.json_bytes(facts))
