@@ -1,4 +1,4 @@
-"""Starts one Python program as several ranks on this machine, as `accelerate launch` would, without its agent."""
+"""Starts one Python program as several ranks on this machine, as `torchrun` would, without its agent."""
 
 import os
 import socket
@@ -17,7 +17,6 @@ def start_ranks(arguments: list[str], num_ranks: int, **options) -> list[subproc
     environment = os.environ | {
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
         "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",
     }
     if num_ranks > 1:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(num_ranks)}

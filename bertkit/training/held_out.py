@@ -8,7 +8,7 @@ from accelerate import Accelerator, DistributedType
 from torch import nn
 
 from bertkit.training.evaluate import evaluate, frequent_tokens
-from bertkit.training.ranks import evaluation_mode, target_logits_of
+from bertkit.training.ranks import target_logits_of
 from data_pipelines.collator import MaskingCollator
 from data_pipelines.config import MaskConfig
 from data_pipelines.loader import evaluation_batches
@@ -60,5 +60,9 @@ class HeldOut:
                 torch.distributed.all_reduce(tally)
             return tally
 
-        with evaluation_mode(model):
+        training = model.training
+        model.eval()
+        try:
             return evaluate(target_logits_of(model, accelerator), batches, self._frequent_V, accelerator.device, agree)
+        finally:
+            model.train(training)

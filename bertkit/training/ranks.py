@@ -1,6 +1,7 @@
 """The launcher's environment enters; an Accelerator, and a model and optimizers ready for many processes, leave."""
 
-import contextlib
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,11 @@ _SUPPORTED = {
 }
 
 
+def num_launched() -> int:
+    """How many processes the launcher started, known before they meet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def check_batch(config: TrainConfig, num_processes: int) -> None:
     """Refuse a batch that the processes cannot share evenly."""
     for batch in (config.first_batch or config.global_batch, config.global_batch):
@@ -39,12 +45,17 @@ def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
     """Meet the other processes. The recipe decides precision; the launcher decides devices and sharding."""
     _check_trackers(recipe.run.trackers)
     accelerator = Accelerator(
+        # Said aloud: otherwise ranks that torchrun started on a machine without GPU would not find each other.
+        cpu=not torch.accelerator.is_available(),
         mixed_precision="bf16" if recipe.train.precision == "bf16" else "no",
         log_with=recipe.run.trackers or None,
         project_dir=folder,
         step_scheduler_with_optimizer=False,
         kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
     )
+    started = num_launched()
+    if accelerator.num_processes != started:
+        raise ValueError(f"{started} processes were started, but accelerate sees {accelerator.num_processes} of them")
     kind = accelerator.distributed_type
     if kind not in _SUPPORTED or (kind == DistributedType.FSDP and not accelerator.is_fsdp2):
         raise ValueError(f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2")
@@ -61,7 +72,9 @@ def wrap(
         model.compile(dynamic=True)
     wrapped, *others = accelerator.prepare(model, *optimizers)
     if accelerator.distributed_type == DistributedType.FSDP:
-        torch.distributed.fsdp.register_fsdp_forward_method(wrapped, "target_logits")
+        from torch.distributed.fsdp import register_fsdp_forward_method
+
+        register_fsdp_forward_method(wrapped, "target_logits")
     return wrapped, [other.optimizer for other in others]
 
 
@@ -77,12 +90,16 @@ def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[An
 
 
 def agree_on(accelerator: Accelerator, value: Value) -> Value:
-    """The first rank's value, on every rank."""
+    """The first rank's value, on every rank. It travels as JSON, not as a pickle."""
     if accelerator.num_processes == 1:
         return value
-    values = [value]
-    torch.distributed.broadcast_object_list(values, src=0, device=accelerator.device)
-    return values[0]
+    data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=accelerator.device)
+    size = torch.tensor([len(data)], device=accelerator.device)
+    torch.distributed.broadcast(size, src=0)
+    if not accelerator.is_main_process:
+        data = data.new_empty(int(size))
+    torch.distributed.broadcast(data, src=0)
+    return json.loads(bytes(data.tolist()))
 
 
 def _check_trackers(names: list[str]) -> None:
@@ -100,12 +117,3 @@ def _check_trackers(names: list[str]) -> None:
         if name not in available:
             extra = "; pip install 'bertkit[track]'" if name == "tensorboard" else ""
             raise ValueError(f"run.trackers: {name} is not installed{extra}")
-
-
-@contextlib.contextmanager
-def evaluation_mode(model: nn.Module):
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train()
