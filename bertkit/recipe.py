@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import yaml
 
-import bertkit
 from bertkit.fields import build, nearest, override, plain
 from bertkit.model.config import BertConfig, ModernBertConfig
 from bertkit.training.config import BUDGETS, EvalConfig, OptimConfig, RunConfig, TrainConfig
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+
+_PACKAGE = Path(__file__).parent
 
 # The sections below extend configs of other rooms, so that each default stands in one place and each key is flat.
 
@@ -140,8 +141,7 @@ def recipe_path(name: str) -> Path:
 
 def shipped_recipes() -> dict[str, Path]:
     """Name and file of every recipe, in the checkout or in the installed package."""
-    package = Path(bertkit.__file__).parent
-    folder = next(folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir())
+    folder = next(folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir())
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

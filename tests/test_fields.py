@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from bertkit.fields import add_flags, build, entries, from_flags, override, plain
+from bertkit.fields import add_flags, build, entries, from_flags, override, part, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,3 +89,66 @@ def test_flags_are_read_back_and_named_in_errors():
     assert from_flags(Inner, parser.parse_args(["--rate", "0.25", "--kind", "hard"])) == Inner(rate=0.25, kind="hard")
     with pytest.raises(ValueError, match=r"^--rate must lie in"):
         from_flags(Inner, parser.parse_args(["--rate", "7"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circle:
+    shape: Literal["circle"]
+    """Round."""
+
+    radius: float = 1.0
+    """Half across."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    shape: Literal["square"]
+    """With corners."""
+
+    side: float
+    """Across."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    figure: Circle | Square
+    """What is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colored(Inner):
+    color: str = "red"
+    """A color."""
+
+
+def test_a_group_is_told_apart_by_its_one_valued_field():
+    assert build(Drawing, {"figure": {"shape": "circle", "radius": 2}}) == Drawing(
+        figure=Circle(shape="circle", radius=2.0)
+    )
+    for values, complaint in (
+        ({"figure": {"shape": "square", "radius": 2}}, "unknown key 'figure.radius'"),
+        (
+            {"figure": {"shape": "sqare"}},
+            "figure.shape must be one of circle, square, got 'sqare'; did you mean 'square'?",
+        ),
+        ({"figure": {"shape": "square"}}, "figure.side is missing"),
+        ({"figure": {}}, "figure.shape must be one of circle, square"),
+        ({}, "figure.shape must be one of circle, square"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            build(Drawing, values)
+        assert complaint in str(caught.value)
+
+
+def test_the_keys_of_every_possible_group_are_listed():
+    keys = [entry.key for entry in entries(Drawing)]
+    assert keys == ["figure.shape", "figure.radius", "figure.shape", "figure.side"]
+
+
+def test_inherited_fields_bring_their_help_and_can_be_taken_out_again():
+    assert {entry.key: entry.help for entry in entries(Colored)} == {
+        "rate": "A rate.",
+        "kind": "A kind.",
+        "color": "A color.",
+    }
+    assert part(Colored(rate=0.25, color="blue"), Inner) == Inner(rate=0.25)

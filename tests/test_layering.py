@@ -15,6 +15,13 @@ ROOMS = {
     "bertkit/model": {"torch"},
     "bertkit/hf": {"torch", "safetensors", "tokenizers", "huggingface_hub", "bertkit.model", "bertkit.fields"},
     "bertkit/training": THIRD_PARTY | {"bertkit", "data_pipelines"},
+    "bertkit/recipe.py": {
+        "yaml",
+        "bertkit.fields",
+        "bertkit.model.config",
+        "bertkit.training.config",
+        "data_pipelines.config",
+    },
     "bertkit/fields.py": {"yaml"},
 }
 FORBIDDEN_INSIDE = {

@@ -128,5 +128,5 @@ def test_launch_files_are_what_accelerate_reads():
 def test_a_wheel_finds_its_recipes_inside_the_package(tmp_path, monkeypatch):
     (tmp_path / "bertkit" / "recipes").mkdir(parents=True)
     (tmp_path / "bertkit" / "recipes" / "mine.yaml").write_text("# mine\n")
-    monkeypatch.setattr(bertkit, "__file__", str(tmp_path / "bertkit" / "__init__.py"))
+    monkeypatch.setattr("bertkit.recipe._PACKAGE", tmp_path / "bertkit")
     assert list(shipped_recipes()) == ["mine"]
