@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test lint test-faults clean
+.PHONY: help demo test lint bench test-faults clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
+
+demo: $(READY)  ## Run the main job end to end on embedded data
+	$(BIN)/bertkit demo
 
 test: lint      ## Lint, check types, run the tests on all cores
 	$(BIN)/python -m pytest -n auto
@@ -16,6 +19,9 @@ lint: $(READY)  ## Lint and check types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(READY) ## Measure this machine, beside transformers
+	$(BIN)/bertkit bench all --against transformers
 
 test-faults: $(READY) ## Run the fault tests with their full counts
 	$(BIN)/python -m pytest -m faults -n auto

@@ -17,6 +17,7 @@ class Verb(NamedTuple):
 
 # Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
 VERBS: dict[str, Verb] = {
+    "demo": Verb("bertkit.cli.demo", "Run the main job end to end on text that this installation holds."),
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.data", "Show rows before and after masking, with the measured rates."),
