@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +17,7 @@ def build_optimizers(model: nn.Module, config: OptimConfig) -> list[torch.optim.
     matrices, rest = split_parameters(model)
     optimizers: list[torch.optim.Optimizer] = []
     if config.name == "muon":
-        stacked = {id(m.weight): getattr(m, "stacked", 1) for m in model.modules() if isinstance(m, nn.Linear)}
-        by_stack = defaultdict(list)
-        for matrix in matrices:
-            by_stack[stacked[id(matrix)]].append(matrix)
-        groups_of_muon = [{"params": params, "stacked": count} for count, params in by_stack.items()]
-        optimizers.append(Muon(groups_of_muon, config.muon_lr, config.momentum, config.weight_decay))
+        optimizers.append(Muon(matrices, config.muon_lr, config.momentum, config.weight_decay))
         matrices = []
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0}]
     adamw = [group for group in groups if group["params"]]
@@ -58,8 +52,8 @@ class Muon(torch.optim.Optimizer):
     bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch.
     """
 
-    def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "stacked": 1})
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -81,10 +75,9 @@ class Muon(torch.optim.Optimizer):
             assert param.grad is not None
             state["momentum"].lerp_(param.grad, 1 - group["momentum"])
             updates.append(whole(param.grad.lerp(state["momentum"], group["momentum"])))
-        rows, columns = params[0].shape[0] // group["stacked"], params[0].shape[1]
-        orthogonal_KRC = orthogonalize(torch.cat(updates).view(-1, rows, columns))
-        size = 0.2 * max(rows, columns) ** 0.5
-        for param, update in zip(params, orthogonal_KRC.reshape(len(params), *params[0].shape), strict=True):
+        orthogonal_KRC = orthogonalize(torch.stack(updates))
+        size = 0.2 * max(params[0].shape) ** 0.5
+        for param, update in zip(params, orthogonal_KRC, strict=True):
             param.mul_(1 - group["lr"] * group["weight_decay"])
             param.add_(split_like(update, param), alpha=-group["lr"] * size)
 
