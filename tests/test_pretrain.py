@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -223,6 +225,25 @@ def test_one_sentence_is_enough(tmp_path, share):
     corpus.write_text("The quick brown fox jumps over the lazy dog.\n")
     assert run(corpus, tmp_path / "run", f"data.validation_share={share}", "train.steps=3") == 0
     assert (tmp_path / "run" / "export").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("data.corpus=absent.txt", "there is no file or folder 'absent.txt'"),
+        ("run.dir=CORPUS", "is a file"),
+        ("tokenizer.path=absent", "tokenizer.path=absent: there is no such folder"),
+        ("train.stps=3", "did you mean 'train.steps'?"),
+    ],
+)
+def test_what_can_be_seen_to_fail_fails_before_anything_heavy(corpus, tmp_path, change, complaint):
+    argv = ["pretrain", *arguments(corpus, tmp_path / "run", change.replace("CORPUS", str(corpus)))]
+    code = f"import sys; from bertkit.cli import main; code = main({argv!r}); print(*sys.modules); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert not {"torch", "numpy", "tokenizers", "accelerate"} & set(done.stdout.split())
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_empty_corpus_is_one_clear_line(tmp_path, capsys):

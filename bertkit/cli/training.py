@@ -28,6 +28,9 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
         if arguments.print_config:
             print(to_yaml(recipe), end="")
             return 0
+        from bertkit.training.run_folder import check_start
+
+        check_start(recipe)
         from bertkit.training.pretrain import pretrain
 
         return pretrain(recipe)
@@ -47,6 +50,14 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 
     def run(arguments: argparse.Namespace) -> int:
         config = from_flags(EvaluateConfig, arguments)
+        from pathlib import Path
+
+        from data_pipelines.config import CorpusConfig
+        from data_pipelines.corpus import find_sources
+
+        find_sources(CorpusConfig(corpus=arguments.corpus))
+        if not Path(arguments.model).is_dir():
+            raise ValueError(f"there is no folder {arguments.model}; name the folder of a model or of a run")
         from bertkit.training.evaluate_folder import evaluate_folder, print_scores
 
         scores = evaluate_folder(arguments.model, arguments.corpus, config)

@@ -28,12 +28,12 @@ from bertkit.training.inputs import Inputs, prepare_inputs
 from bertkit.training.lock import locked
 from bertkit.training.optim import build_optimizers, set_lr
 from bertkit.training.peak import count_flops, measure_peak
-from bertkit.training.ranks import agree_on, check_batch, num_launched, start_accelerator, wrap
+from bertkit.training.ranks import agree_on, start_accelerator, wrap
 from bertkit.training.run_folder import (
     CHECKPOINTS,
     EXPORT,
     check_facts,
-    check_recipe,
+    check_start,
     read_facts,
     write_facts,
     write_recipe,
@@ -54,8 +54,7 @@ def pretrain(recipe: Recipe) -> int:
     torch.set_flush_denormal(True)
     folder = Path(recipe.run.dir)
     first_rank = os.environ.get("RANK", "0") == "0"
-    check_batch(recipe.train, num_processes=num_launched())
-    check_recipe(folder, recipe)
+    check_start(recipe)
     with contextlib.ExitStack() as until_exit:
         if first_rank:
             until_exit.enter_context(locked(folder / ".lock"))

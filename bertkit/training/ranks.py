@@ -1,7 +1,6 @@
 """The launcher's environment enters; an Accelerator, and a model and optimizers ready for many processes, leave."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from bertkit.fields import nearest
 from bertkit.model import MaskedLM
 from bertkit.recipe import Recipe
 from bertkit.training.config import TrainConfig
+from bertkit.training.run_folder import num_launched
 
 Value = TypeVar("Value")
 
@@ -24,21 +24,6 @@ _SUPPORTED = {
     DistributedType.MULTI_XPU,
     DistributedType.FSDP,
 }
-
-
-def num_launched() -> int:
-    """How many processes the launcher started, known before they meet."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def check_batch(config: TrainConfig, num_processes: int) -> None:
-    """Refuse a batch that the processes cannot share evenly."""
-    for batch in (config.first_batch or config.global_batch, config.global_batch):
-        if batch % num_processes:
-            raise ValueError(
-                f"a global batch of {batch} rows does not divide over {num_processes} processes; "
-                f"make train.global_batch (and train.first_batch) a multiple of {num_processes}"
-            )
 
 
 def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:

@@ -1,14 +1,37 @@
 """What a run folder says of its run: recipe, text, tokenizer, number of steps. A resume must agree with it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from bertkit.recipe import Recipe, forbidden_changes, to_yaml
+from bertkit.fields import part
+from bertkit.recipe import ImportedSection, Recipe, forbidden_changes, to_yaml
 from bertkit.training import durable
+from bertkit.training.config import TrainConfig
+from data_pipelines.config import CorpusConfig
+from data_pipelines.corpus import find_sources
 
 RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.jsonl"
 CHECKPOINTS, EXPORT = "checkpoints", "export"
+
+
+def check_start(recipe: Recipe) -> None:
+    """Refuse what can be seen to fail before anything heavy is imported or anything is written."""
+    _check_batch(recipe.train, num_launched())
+    check_recipe(Path(recipe.run.dir), recipe)
+    find_sources(part(recipe.data, CorpusConfig))
+    given = {"tokenizer.path": recipe.tokenizer.path}
+    if isinstance(recipe.model, ImportedSection):
+        given["model.init"] = recipe.model.init
+    for key, path in given.items():
+        if path is not None and not Path(path).exists():
+            raise ValueError(f"{key}={path}: there is no such folder")
+
+
+def num_launched() -> int:
+    """How many processes the launcher started, known before they meet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def check_recipe(folder: Path, recipe: Recipe) -> None:
@@ -54,6 +77,15 @@ def check_facts(folder: Path, facts: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name} changed since {folder} began ({before[key][:12]} -> {facts[key][:12]}); "
                 "restore it to go on, or choose another run.dir"
+            )
+
+
+def _check_batch(config: TrainConfig, num_processes: int) -> None:
+    for batch in (config.first_batch or config.global_batch, config.global_batch):
+        if batch % num_processes:
+            raise ValueError(
+                f"a global batch of {batch} rows does not divide over {num_processes} processes; "
+                f"make train.global_batch (and train.first_batch) a multiple of {num_processes}"
             )
 
 
