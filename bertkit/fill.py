@@ -75,7 +75,7 @@ class FillMask:
     @torch.inference_mode()
     def _candidates(self, ids_T: Tensor, places: list[int], top_k: int) -> list[list[Candidate]]:
         batch, _ = pack(ids_T[None])
-        logits_MV = self.model.project(self.model.encoder.encode(batch)[places])
+        logits_MV = self.model.project(self.model.encoder.encode(batch, torch.tensor(places)))
         # A model may have more rows than its tokenizer has tokens; those are nobody's.
         logits_MV = logits_MV[:, : self.backend.get_vocab_size()]
         probability, ids = logits_MV.softmax(-1).topk(min(top_k, logits_MV.shape[1]))

@@ -117,9 +117,9 @@ def test_the_operators_keep_torchs_rules(operator):
     qkv, cu_seqlens, _ = packed([3, 4], dtype=torch.float32)
     seed = torch.zeros((), dtype=torch.int64)
     if operator == "packed_attention":
-        torch.library.opcheck(torch.ops.bertkit.packed_attention, (qkv, cu_seqlens, -1, 0.0, seed))
+        torch.library.opcheck(torch.ops.bertkit.packed_attention, (None, qkv, cu_seqlens, None, -1, 0.0, seed))
         return
     with torch.no_grad():
-        context, denominator = torch.ops.bertkit.packed_attention(qkv, cu_seqlens, -1, 0.0, seed)
-    arguments = (context, qkv.detach(), context, denominator, cu_seqlens, -1, 0.0, seed)
+        context, denominator = torch.ops.bertkit.packed_attention(None, qkv, cu_seqlens, None, -1, 0.0, seed)
+    arguments = (context, None, qkv.detach(), context, denominator, cu_seqlens, None, -1, 0.0, seed)
     torch.library.opcheck(torch.ops.bertkit.packed_attention_backward, arguments)

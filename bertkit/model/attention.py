@@ -1,12 +1,13 @@
 """Queries, keys and values of packed sequences enter, context vectors leave; sequence borders are never crossed.
 
-This file alone decides which kernel runs. On CUDA in half precision a variable-length kernel takes the whole
-pack. Elsewhere each run of equally long neighbours is one kernel call on a view of the pack: no padding is
-computed and nothing is copied to make it rectangular. A local window cuts a sequence into pieces, each with only
-the keys it can reach.
+This file alone decides which kernel runs. On CUDA in half precision a variable-length kernel takes the whole pack.
+Elsewhere each run of equally long neighbours is one kernel call on a view of the pack: no padding is computed, and
+nothing is copied to make it rectangular. A local window cuts a sequence into pieces, each with only the keys it can
+reach.
 """
 
-# T tokens in the pack, S sequences, H heads, E channels per head, N sequences in a run, Q queries, K keys
+# T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for, N sequences in a run,
+# Q queries and K keys of a piece
 
 import itertools
 import math
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
 def attention(
@@ -27,127 +29,176 @@ def attention(
     """
     if window is not None and window >= max_seqlen - 1:
         window = None
-    if qkv_T3HE.is_cuda and qkv_T3HE.dtype in (torch.float16, torch.bfloat16) and dropout == 0:
-        return _varlen(qkv_T3HE, cu_seqlens, max_seqlen, window)
-    seed = torch.randint(2**62, ()) if dropout else torch.zeros((), dtype=torch.int64)
-    reach = -1 if window is None else window
-    return torch.ops.bertkit.packed_attention(qkv_T3HE, cu_seqlens, reach, dropout, seed)[0]
+    if _has_varlen_kernel(qkv_T3HE, dropout):
+        query, key, value = qkv_T3HE.unbind(1)
+        return _varlen(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, window)
+    return _packed(None, qkv_T3HE, cu_seqlens, None, window, dropout)
+
+
+def attention_at(
+    index_M: Tensor,
+    query_MHE: Tensor,
+    key_value_T2HE: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    window: int | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The same for some tokens only, (M, H, E): those at the ascending places `index_M` of the pack."""
+    if window is not None and window >= max_seqlen - 1:
+        window = None
+    if _has_varlen_kernel(query_MHE, dropout) and window is None:
+        key, value = key_value_T2HE.unbind(1)
+        cu_queries = torch.searchsorted(index_M, cu_seqlens.long()).int()
+        return _varlen(query_MHE, key, value, cu_queries, cu_seqlens, max_seqlen, window)
+    return _packed(query_MHE, key_value_T2HE, cu_seqlens, index_M, window, dropout)
+
+
+def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, last: int = 3) -> Tensor:
+    """Queries, keys and values of a fused projection, (T, 3, H, E), or a range of the three."""
+    if (first, last) == (0, 3):
+        return qkv(hidden_TD).unflatten(1, (3, num_heads, -1))
+    rows = slice(first * qkv.in_features, last * qkv.in_features)
+    part = F.linear(hidden_TD, qkv.weight[rows], None if qkv.bias is None else qkv.bias[rows])
+    return part.unflatten(1, (last - first, num_heads, -1))
 
 
 def attention_weights(qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None = None) -> list[Tensor]:
     """The softmax itself, for analysis: one (H, length, length) tensor a sequence."""
-    borders = cu_seqlens.tolist()
     weights = []
-    for start, end in itertools.pairwise(borders):
+    for start, end in itertools.pairwise(cu_seqlens.tolist()):
         query, key, _ = qkv_T3HE[start:end].permute(1, 2, 0, 3)
-        band = None if window is None else _band(end - start, end - start, 0, window, query)
-        weights.append(_softmax(query, key, band))
+        place = torch.arange(end - start, device=query.device)
+        weights.append(_softmax(query, key, None if window is None else _band(place, place, window, query.dtype)))
     return weights
 
 
-def _varlen(qkv_T3HE: Tensor, cu_seqlens: Tensor, max_seqlen: int, window: int | None) -> Tensor:
+def _has_varlen_kernel(values: Tensor, dropout: float) -> bool:
+    return values.is_cuda and values.dtype in (torch.float16, torch.bfloat16) and dropout == 0
+
+
+def _varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_queries: Tensor,
+    cu_keys: Tensor,
+    max_seqlen: int,
+    window: int | None,
+) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    query, key, value = qkv_T3HE.unbind(1)
     reach = (-1, -1) if window is None else (window, window)
-    context_THE = varlen_attn(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=reach)
-    assert isinstance(context_THE, Tensor)
-    return context_THE
+    context = varlen_attn(query, key, value, cu_queries, cu_keys, max_seqlen, max_seqlen, window_size=reach)
+    assert isinstance(context, Tensor)
+    return context
+
+
+def _packed(
+    query: Tensor | None,
+    packed: Tensor,
+    cu_seqlens: Tensor,
+    index_M: Tensor | None,
+    window: int | None,
+    dropout: float,
+) -> Tensor:
+    seed = torch.randint(2**62, ()) if dropout else torch.zeros((), dtype=torch.int64)
+    reach = -1 if window is None else window
+    return torch.ops.bertkit.packed_attention(query, packed, cu_seqlens, index_M, reach, dropout, seed)[0]
 
 
 @torch.library.custom_op("bertkit::packed_attention", mutates_args=())
 def _packed_attention(
-    qkv_T3HE: Tensor, cu_seqlens: Tensor, reach: int, dropout: float, seed: Tensor
+    query: Tensor | None,
+    packed: Tensor,
+    cu_seqlens: Tensor,
+    index_M: Tensor | None,
+    reach: int,
+    dropout: float,
+    seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """One opaque operator, so that torch.compile does not look into the loop over sequences.
 
-    The second result is the logarithm of each softmax's denominator, which the backward pass needs.
+    `packed` holds queries, keys and values of every token, or, where `query` holds those of the tokens at `index_M`,
+    only keys and values. The second result is the logarithm of each softmax's denominator, for the backward pass.
     """
-    num_tokens, _, num_heads, head_size = qkv_T3HE.shape
-    context_THE = qkv_T3HE.new_empty(num_tokens, num_heads, head_size)
-    denominator_TH = qkv_T3HE.new_empty(num_tokens, num_heads, dtype=_precise(qkv_T3HE))
-    generator = _generator(qkv_T3HE, dropout, seed)
-    for piece in _pieces(cu_seqlens.tolist(), reach):
-        query, key, value = piece.views(qkv_T3HE)
-        band = piece.band(query)
-        if _has_fused_kernel(query, dropout):
-            context, denominator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                query, key, value, attn_mask=band
+    queries = packed[:, 0] if query is None else query
+    context = queries.new_empty(queries.shape)
+    denominator = queries.new_empty(queries.shape[:2], dtype=_precise(queries))
+    generator = _generator(packed, dropout, seed)
+    for piece in _pieces(cu_seqlens, index_M, reach):
+        q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
+        if _has_fused_kernel(q, dropout):
+            part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                q, k, v, attn_mask=piece.band(q)
             )
-            piece.queries_of(denominator_TH).copy_(denominator.transpose(1, 2))
+            piece.queries_of(denominator).copy_(log_sum)
         else:
-            kept = _kept(_softmax(query, key, band), dropout, generator)
-            context = kept @ value
-        piece.queries_of(context_THE).copy_(context.transpose(1, 2))
-    return context_THE, denominator_TH
+            part = _kept(_softmax(q, k, piece.band(q)), dropout, generator) @ v
+        piece.queries_of(context).copy_(part)
+    return context, denominator
 
 
 @torch.library.custom_op("bertkit::packed_attention_backward", mutates_args=())
 def _packed_attention_backward(
-    grad_THE: Tensor,
-    qkv_T3HE: Tensor,
-    context_THE: Tensor,
-    denominator_TH: Tensor,
+    grad: Tensor,
+    query: Tensor | None,
+    packed: Tensor,
+    context: Tensor,
+    denominator: Tensor,
     cu_seqlens: Tensor,
+    index_M: Tensor | None,
     reach: int,
     dropout: float,
     seed: Tensor,
-) -> Tensor:
-    # With a window the pieces of a sequence share keys, so their gradients are summed.
-    grad_T3HE = torch.empty_like(qkv_T3HE) if reach < 0 else torch.zeros_like(qkv_T3HE)
-    generator = _generator(qkv_T3HE, dropout, seed)
-    for piece in _pieces(cu_seqlens.tolist(), reach):
-        query, key, value = piece.views(qkv_T3HE)
-        band = piece.band(query)
-        grad = piece.queries_of(grad_THE).transpose(1, 2)
-        if _has_fused_kernel(query, dropout):
+) -> tuple[Tensor, Tensor]:
+    """Gradients by `query` (empty where there was none) and by `packed`."""
+    # With a window the pieces of a sequence share keys; where only some queries exist, some keys may have none.
+    grad_packed = torch.empty_like(packed) if reach < 0 and query is None else torch.zeros_like(packed)
+    grad_query = packed.new_empty(0) if query is None else torch.empty_like(query)
+    queries, grad_queries = (packed[:, 0], grad_packed[:, 0]) if query is None else (query, grad_query)
+    generator = _generator(packed, dropout, seed)
+    for piece in _pieces(cu_seqlens, index_M, reach):
+        q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
+        g, band = piece.queries_of(grad), piece.band(q)
+        if _has_fused_kernel(q, dropout):
             grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                grad,
-                query,
-                key,
-                value,
-                piece.queries_of(context_THE).transpose(1, 2),
-                piece.queries_of(denominator_TH).transpose(1, 2),
-                0.0,
-                False,
-                attn_mask=band,
+                g, q, k, v, piece.queries_of(context), piece.queries_of(denominator), 0.0, False, attn_mask=band
             )
         else:
-            grads = _explicit_backward(grad, query, key, value, band, dropout, generator)
-        for target, values in zip(piece.views(grad_T3HE), grads, strict=True):
+            grads = _explicit_backward(g, q, k, v, band, dropout, generator)
+        piece.queries_of(grad_queries).copy_(grads[0])
+        for target, part in ((grad_packed[:, -2], grads[1]), (grad_packed[:, -1], grads[2])):
             if reach < 0:
-                target.copy_(values)
+                piece.keys_of(target).copy_(part)
             else:
-                target.add_(values)
-    return grad_T3HE
+                piece.keys_of(target).add_(part)
+    return grad_query, grad_packed
 
 
 @_packed_attention.register_fake
-def _(qkv_T3HE, cu_seqlens, reach, dropout, seed):
-    num_tokens, _, num_heads, head_size = qkv_T3HE.shape
-    return (
-        qkv_T3HE.new_empty(num_tokens, num_heads, head_size),
-        qkv_T3HE.new_empty(num_tokens, num_heads, dtype=_precise(qkv_T3HE)),
-    )
+def _(query, packed, cu_seqlens, index_M, reach, dropout, seed):
+    queries = packed[:, 0] if query is None else query
+    return queries.new_empty(queries.shape), queries.new_empty(queries.shape[:2], dtype=_precise(queries))
 
 
 @_packed_attention_backward.register_fake
-def _(grad_THE, qkv_T3HE, context_THE, denominator_TH, cu_seqlens, reach, dropout, seed):
-    return torch.empty_like(qkv_T3HE)
+def _(grad, query, packed, context, denominator, cu_seqlens, index_M, reach, dropout, seed):
+    return packed.new_empty(0) if query is None else torch.empty_like(query), torch.empty_like(packed)
 
 
 def _save_for_backward(ctx, inputs, output):
-    qkv_T3HE, cu_seqlens, ctx.reach, ctx.dropout, seed = inputs
-    ctx.save_for_backward(qkv_T3HE, *output, cu_seqlens, seed)
+    query, packed, cu_seqlens, index_M, ctx.reach, ctx.dropout, seed = inputs
+    ctx.save_for_backward(query, packed, *output, cu_seqlens, index_M, seed)
     ctx.mark_non_differentiable(output[1])
 
 
-def _backward(ctx, grad_THE, _):
-    qkv_T3HE, context_THE, denominator_TH, cu_seqlens, seed = ctx.saved_tensors
-    grad_T3HE = torch.ops.bertkit.packed_attention_backward(
-        grad_THE.contiguous(), qkv_T3HE, context_THE, denominator_TH, cu_seqlens, ctx.reach, ctx.dropout, seed
+def _backward(ctx, grad, _):
+    query, packed, context, denominator, cu_seqlens, index_M, seed = ctx.saved_tensors
+    grad_query, grad_packed = torch.ops.bertkit.packed_attention_backward(
+        grad.contiguous(), query, packed, context, denominator, cu_seqlens, index_M, ctx.reach, ctx.dropout, seed
     )
-    return grad_T3HE, None, None, None, None
+    return None if query is None else grad_query, grad_packed, None, None, None, None, None
 
 
 _packed_attention.register_autograd(_backward, setup_context=_save_for_backward)
@@ -156,42 +207,63 @@ _packed_attention.register_autograd(_backward, setup_context=_save_for_backward)
 class _Piece(NamedTuple):
     """Neighbouring sequences of one length, and which of their queries see which of their keys."""
 
-    tokens: slice
-    """The run of sequences in the pack."""
-    length: int
+    query_rows: slice
+    """The sequences' rows among the queries."""
+    key_rows: slice
+    """The sequences' rows among the keys: every token of theirs."""
+    num_sequences: int
     queries: slice
+    """Of each sequence's queries."""
     keys: slice
-    window: int | None
-    """None where every query sees every key."""
+    """Of each sequence's tokens."""
+    query_places: Tensor | None = None
+    """Place of each query in its sequence, where a window hides some keys."""
+    window: int = -1
 
-    def views(self, qkv_T3HE: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value as (N, H, Q or K, E), without copying."""
-        rows = qkv_T3HE[self.tokens].unflatten(0, (-1, self.length)).permute(2, 0, 3, 1, 4)
-        return rows[0][:, :, self.queries], rows[1][:, :, self.keys], rows[2][:, :, self.keys]
+    def queries_of(self, rows: Tensor) -> Tensor:
+        """A view (N, H, Q, ...) of values (rows, H, ...) that belong to queries."""
+        return rows[self.query_rows].unflatten(0, (self.num_sequences, -1))[:, self.queries].transpose(1, 2)
 
-    def queries_of(self, values_T: Tensor) -> Tensor:
-        return values_T[self.tokens].unflatten(0, (-1, self.length))[:, self.queries]
+    def keys_of(self, rows: Tensor) -> Tensor:
+        return rows[self.key_rows].unflatten(0, (self.num_sequences, -1))[:, self.keys].transpose(1, 2)
 
     def band(self, like: Tensor) -> Tensor | None:
-        if self.window is None:
+        if self.query_places is None:
             return None
-        num_queries, num_keys = self.queries.stop - self.queries.start, self.keys.stop - self.keys.start
-        return _band(num_queries, num_keys, self.queries.start - self.keys.start, self.window, like)
+        key_places = torch.arange(self.keys.start, self.keys.stop, device=like.device)
+        return _band(self.query_places.to(like.device), key_places, self.window, like.dtype)
 
 
-def _pieces(borders: list[int], reach: int) -> Iterator[_Piece]:
+def _pieces(cu_seqlens: Tensor, index_M: Tensor | None, reach: int) -> Iterator[_Piece]:
+    borders = cu_seqlens.tolist()
+    if index_M is not None:
+        yield from _pieces_at(borders, index_M, reach)
+        return
     for start, end, length in _runs(borders):
-        tokens = slice(start, end)
+        rows, num_sequences = slice(start, end), (end - start) // length
         if reach < 0 or reach >= length - 1:
-            everything = slice(0, length)
-            yield _Piece(tokens, length, everything, everything, None)
+            whole = slice(0, length)
+            yield _Piece(rows, rows, num_sequences, whole, whole)
             continue
         # Short pieces waste fewer keys but cost more calls; the window itself is a good measure.
         step = max(64, reach)
         for first in range(0, length, step):
             last = min(first + step, length)
             keys = slice(max(0, first - reach), min(length, last + reach))
-            yield _Piece(tokens, length, slice(first, last), keys, reach)
+            yield _Piece(rows, rows, num_sequences, slice(first, last), keys, torch.arange(first, last), reach)
+
+
+def _pieces_at(borders: list[int], index_M: Tensor, reach: int) -> Iterator[_Piece]:
+    """One piece a sequence that has any of the tokens asked for."""
+    query_borders = torch.searchsorted(index_M, torch.tensor(borders, device=index_M.device)).tolist()
+    for (start, end), (first, last) in zip(
+        itertools.pairwise(borders), itertools.pairwise(query_borders), strict=True
+    ):
+        if first == last:
+            continue
+        places = None if reach < 0 or reach >= end - start - 1 else index_M[first:last] - start
+        queries, keys = slice(0, last - first), slice(0, end - start)
+        yield _Piece(slice(first, last), slice(start, end), 1, queries, keys, places, reach)
 
 
 def _runs(borders: list[int]) -> Iterator[tuple[int, int, int]]:
@@ -210,12 +282,10 @@ def _has_fused_kernel(query: Tensor, dropout: float) -> bool:
     return query.device.type == "cpu" and dropout == 0
 
 
-def _band(num_queries: int, num_keys: int, first_query: int, window: int, like: Tensor) -> Tensor:
-    """0 where a query may look, -inf elsewhere; query i stands at key `first_query + i`."""
-    query_Q1 = torch.arange(first_query, first_query + num_queries, device=like.device)[:, None]
-    key_K = torch.arange(num_keys, device=like.device)
-    far_QK = (query_Q1 - key_K).abs() > window
-    return torch.zeros(num_queries, num_keys, dtype=like.dtype, device=like.device).masked_fill_(far_QK, -math.inf)
+def _band(query_places: Tensor, key_places: Tensor, window: int, dtype: torch.dtype) -> Tensor:
+    """(Q, K): 0 where a query may look, -inf elsewhere."""
+    far_QK = (query_places[:, None] - key_places).abs() > window
+    return torch.zeros(far_QK.shape, dtype=dtype, device=far_QK.device).masked_fill_(far_QK, -math.inf)
 
 
 def _softmax(query: Tensor, key: Tensor, band: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model.activation import activation
-from bertkit.model.attention import attention, attention_weights
+from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import BertConfig
 from bertkit.model.packing import Packed, computed_packed, pack
@@ -37,11 +37,13 @@ class Bert(nn.Module):
         """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros."""
         return computed_packed(self.encode, input_ids, attention_mask, token_type_ids)
 
-    def encode(self, batch: Packed) -> Tensor:
+    def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
+        """Hidden states of a packed batch, (T, D); with the ascending places `at` only theirs, (M, D), for which
+        the last block computes nothing else."""
         hidden_TD = self.embed(batch)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             hidden_TD = checkpointed(self, layer, hidden_TD, batch)
-        return hidden_TD
+        return checkpointed(self, self.layers[-1], hidden_TD, batch, at)
 
     def embed(self, batch: Packed) -> Tensor:
         if batch.max_seqlen > self.config.max_position_embeddings:
@@ -90,20 +92,24 @@ class BertLayer(nn.Module):
         self.mlp_out = nn.Linear(inner, width)
         self.mlp_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
-    def forward(self, hidden_TD: Tensor, batch: Packed) -> Tensor:
-        context_THE = attention(
-            self.project(hidden_TD),
-            batch.cu_seqlens,
-            batch.max_seqlen,
-            dropout=self.attention_dropout if self.training else 0.0,
-        )
+    def forward(self, hidden_TD: Tensor, batch: Packed, at: Tensor | None = None) -> Tensor:
+        dropout = self.attention_dropout if self.training else 0.0
+        if at is None:
+            context_THE = attention(self.project(hidden_TD), batch.cu_seqlens, batch.max_seqlen, dropout=dropout)
+        else:
+            key_value_T2HE = self.project(hidden_TD, 1)
+            hidden_TD = hidden_TD.index_select(0, at)
+            query_MHE = self.project(hidden_TD, 0, 1).squeeze(1)
+            context_THE = attention_at(
+                at, query_MHE, key_value_T2HE, batch.cu_seqlens, batch.max_seqlen, dropout=dropout
+            )
         hidden_TD = self.attention_norm(hidden_TD + self.dropped(self.attention_out(context_THE.flatten(1))))
         inner_TF = self.activation(self.mlp_in(hidden_TD))
         return self.mlp_norm(hidden_TD + self.dropped(self.mlp_out(inner_TF)))
 
-    def project(self, hidden_TD: Tensor) -> Tensor:
-        """Queries, keys and values, (T, 3, H, E)."""
-        return self.attention_in(hidden_TD).unflatten(1, (3, self.num_heads, -1))
+    def project(self, hidden_TD: Tensor, first: int = 0, last: int = 3) -> Tensor:
+        """Queries, keys and values, (T, 3, H, E), or a range of the three."""
+        return project(self.attention_in, hidden_TD, self.num_heads, first, last)
 
     def dropped(self, values_TD: Tensor) -> Tensor:
         return F.dropout(values_TD, self.hidden_dropout, self.training)

@@ -37,13 +37,16 @@ class MaskedLM(nn.Module):
         return computed_packed(self.logits, input_ids, attention_mask, token_type_ids)
 
     def loss(self, batch: Any) -> Tensor:
-        """Cross-entropy summed over the batch's targets; only they are projected to the vocabulary."""
-        hidden_MD = self.head.transform(self.encoder.encode(batch)[batch.target_index])
-        return summed_cross_entropy(hidden_MD, self.decoder_weight, self.head.decoder_bias, batch.target_ids)
+        """Cross-entropy summed over the batch's targets. Only they are projected to the vocabulary, and only they
+        pass through the last block."""
+        at, order = batch.target_index.sort()
+        hidden_MD = self.head.transform(self.encoder.encode(batch, at))
+        return summed_cross_entropy(hidden_MD, self.decoder_weight, self.head.decoder_bias, batch.target_ids[order])
 
     def target_logits(self, batch: Any) -> Tensor:
-        """Logits (M, V) at the batch's targets."""
-        return self.project(self.encoder.encode(batch)[batch.target_index])
+        """Logits (M, V) at the batch's targets, in their order."""
+        at, order = batch.target_index.sort()
+        return self.project(self.encoder.encode(batch, at))[order.argsort()]
 
     def logits(self, batch: Packed) -> Tensor:
         """Logits (T, V) at every token."""

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model.activation import activation
-from bertkit.model.attention import attention, attention_weights
+from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.packing import Packed, computed_packed, pack
@@ -44,12 +44,14 @@ class ModernBert(nn.Module):
         """
         return computed_packed(self.encode, input_ids, attention_mask)
 
-    def encode(self, batch: Packed) -> Tensor:
+    def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
+        """Hidden states of a packed batch, (T, D); with the ascending places `at` only theirs, (M, D), for which
+        the last block computes nothing else."""
         hidden_TD = self.embed(batch)
         rotations = self.rotations(batch.position_ids)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             hidden_TD = checkpointed(self, layer, hidden_TD, batch, rotations)
-        return self.final_norm(hidden_TD)
+        return self.final_norm(checkpointed(self, self.layers[-1], hidden_TD, batch, rotations, at))
 
     def embed(self, batch: Packed) -> Tensor:
         hidden_TD = self.norm(self.tokens(batch.input_ids))
@@ -90,6 +92,9 @@ class Rotation(NamedTuple):
         angle = (position_ids_T.float()[:, None] * frequency)[:, None, None]
         return cls(angle.cos(), angle.sin())
 
+    def at(self, index_M: Tensor) -> "Rotation":
+        return Rotation(self.cos[index_M], self.sin[index_M])
+
 
 class Rotations(NamedTuple):
     """Blocks that see everything and blocks with a window turn at different speeds."""
@@ -116,10 +121,18 @@ class ModernBertLayer(nn.Module):
         self.activation = activation(config.hidden_activation)
         self.mlp_out = nn.Linear(inner, width, bias=config.mlp_bias)
 
-    def forward(self, hidden_TD: Tensor, batch: Packed, rotations: Rotations) -> Tensor:
+    def forward(self, hidden_TD: Tensor, batch: Packed, rotations: Rotations, at: Tensor | None = None) -> Tensor:
         dropout = self.attention_dropout if self.training else 0.0
-        qkv_T3HE = self.project(hidden_TD, rotations)
-        context_THE = attention(qkv_T3HE, batch.cu_seqlens, batch.max_seqlen, self.window, dropout)
+        borders = (batch.cu_seqlens, batch.max_seqlen, self.window, dropout)
+        if at is None:
+            context_THE = attention(self.project(hidden_TD, rotations), *borders)
+        else:
+            normed_TD, rotation = self.normed(hidden_TD), self.rotation(rotations)
+            hidden_TD = hidden_TD.index_select(0, at)
+            query_M1HE = project(self.attention_in, normed_TD.index_select(0, at), self.num_heads, 0, 1)
+            query_MHE = rotate(query_M1HE, rotation.at(at)).squeeze(1)
+            key_value_T2HE = rotate(project(self.attention_in, normed_TD, self.num_heads, 1), rotation, 1)
+            context_THE = attention_at(at, query_MHE, key_value_T2HE, *borders)
         hidden_TD = hidden_TD + F.dropout(self.attention_out(context_THE.flatten(1)), dropout)
         value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
         inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)
@@ -127,18 +140,22 @@ class ModernBertLayer(nn.Module):
 
     def project(self, hidden_TD: Tensor, rotations: Rotations) -> Tensor:
         """Queries, keys and values, (T, 3, H, E); queries and keys turned to their positions."""
-        normed_TD = hidden_TD if self.attention_norm is None else self.attention_norm(hidden_TD)
-        qkv_T3HE = self.attention_in(normed_TD).unflatten(1, (3, self.num_heads, -1))
-        return rotate(qkv_T3HE, rotations.everywhere if self.window is None else rotations.windowed)
+        qkv_T3HE = project(self.attention_in, self.normed(hidden_TD), self.num_heads)
+        return rotate(qkv_T3HE, self.rotation(rotations), 2)
+
+    def normed(self, hidden_TD: Tensor) -> Tensor:
+        return hidden_TD if self.attention_norm is None else self.attention_norm(hidden_TD)
+
+    def rotation(self, rotations: Rotations) -> Rotation:
+        return rotations.everywhere if self.window is None else rotations.windowed
 
 
-def rotate(qkv_T3HE: Tensor, rotation: Rotation) -> Tensor:
-    """Turn queries and keys: channel i of the first half forms a plane with channel i of the second half."""
-    qk, value = qkv_T3HE[:, :2].float(), qkv_T3HE[:, 2:]
-    first, second = qk.chunk(2, dim=-1)
+def rotate(values_TnHE: Tensor, rotation: Rotation, count: int = 1) -> Tensor:
+    """Turn the first `count` of n: channel i of the first half forms a plane with channel i of the second half."""
+    first, second = values_TnHE[:, :count].float().chunk(2, dim=-1)
     cos, sin = rotation
     turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-    return torch.cat([turned.to(value.dtype), value], dim=1)
+    return torch.cat([turned.to(values_TnHE.dtype), values_TnHE[:, count:]], dim=1)
 
 
 def _norm(config: ModernBertConfig) -> nn.LayerNorm:
