@@ -10,9 +10,9 @@ from torch import Tensor
 
 from bertkit.hf import load
 from bertkit.hf.folder import resolve
-from bertkit.hf.tokenizer import load_tokenizer
 from bertkit.model.heads import MaskedLM
 from bertkit.model.packing import pack
+from data_pipelines.tokenizer import load_tokenizer
 
 MASK = "[MASK]"
 Order = Literal["left-to-right", "easiest-first"]
@@ -42,11 +42,13 @@ class FillMask:
         tokenizer = load_tokenizer(path)
         if tokenizer.special.mask_id is None:
             raise ValueError(f"{path}: the tokenizer has no mask token")
-        size = tokenizer.backend.get_vocab_size()
-        if size > model.config.vocab_size:
-            raise ValueError(f"{path}: the tokenizer has {size} tokens, but the model only {model.config.vocab_size}")
+        if tokenizer.vocab_size > model.config.vocab_size:
+            raise ValueError(
+                f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only {model.config.vocab_size}"
+            )
         self.model = model
         self.backend = tokenizer.backend
+        self.vocab_size = tokenizer.vocab_size
         self.mask_id = tokenizer.special.mask_id
         self.mask_token = self._token(self.mask_id)
 
@@ -77,7 +79,7 @@ class FillMask:
         batch, _ = pack(ids_T[None])
         logits_MV = self.model.project(self.model.encoder.encode(batch, torch.tensor(places)))
         # A model may have more rows than its tokenizer has tokens; those are nobody's.
-        logits_MV = logits_MV[:, : self.backend.get_vocab_size()]
+        logits_MV = logits_MV[:, : self.vocab_size]
         probability, ids = logits_MV.softmax(-1).topk(min(top_k, logits_MV.shape[1]))
         return [
             [Candidate(self._spelled(token), token, share) for token, share in zip(row_ids, row, strict=True)]

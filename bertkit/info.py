@@ -33,6 +33,8 @@ class Info:
 
 
 def describe(folder: str | Path, seq_len: int | None = None) -> Info:
+    if seq_len is not None and seq_len < 1:
+        raise ValueError(f"seq_len must be at least 1, got {seq_len}")
     path = resolve(folder)
     with open_weights(path) as weights:
         layout = read_layout(path, weights.shapes)

@@ -13,7 +13,7 @@ THIRD_PARTY = {"torch", "numpy", "tokenizers", "datasets", "accelerate", "safete
 ROOMS = {
     "data_pipelines": {"torch", "numpy", "tokenizers", "datasets", "huggingface_hub", "pyarrow", "jieba"},
     "bertkit/model": {"torch"},
-    "bertkit/hf": {"torch", "safetensors", "tokenizers", "huggingface_hub", "bertkit.model", "bertkit.fields"},
+    "bertkit/hf": {"torch", "safetensors", "huggingface_hub", "bertkit.model", "bertkit.fields"},
     "bertkit/training": THIRD_PARTY | {"bertkit", "data_pipelines"},
     "bertkit/recipe.py": {
         "yaml",

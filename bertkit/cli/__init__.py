@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         if os.environ.get("BERTKIT_TRACEBACK"):
             raise
-        print(f"bertkit: {_printable(str(error))}", file=sys.stderr)
+        print(f"bertkit: {printable(str(error))}", file=sys.stderr)
         return 2
 
 
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
             known = [option for action in self._actions for option in action.option_strings]
             match = nearest(flag, known)
             message = f"unknown argument {flag!r}" + (f"; did you mean {match!r}?" if match else "")
-        print(f"{self.prog}: {_printable(message)}\nTry '{self.prog} --help'.", file=sys.stderr)
+        print(f"{self.prog}: {printable(message)}\nTry '{self.prog} --help'.", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -84,7 +84,7 @@ def _dispatch(argv: list[str]) -> int:
 
         match = nearest(name, VERBS)
         hint = f"; did you mean {match!r}?" if match else ""
-        print(f"bertkit: unknown verb {_printable(name)!r}{hint}\nTry 'bertkit --help'.", file=sys.stderr)
+        print(f"bertkit: unknown verb {printable(name)!r}{hint}\nTry 'bertkit --help'.", file=sys.stderr)
         return 2
     verb = VERBS[name]
     module = importlib.import_module(verb.module)
@@ -113,6 +113,6 @@ def _overview() -> str:
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Terminal control codes in a message (they may come from a file) are shown, not obeyed."""
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)

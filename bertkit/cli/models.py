@@ -6,6 +6,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bertkit.cli import printable
+
 Run = Callable[[Namespace], int | None]
 
 
@@ -56,12 +58,12 @@ def _fill(arguments: Namespace) -> None:
             masks = [[candidate._asdict() for candidate in candidates] for candidates in filled.masks]
             print(json.dumps({"text": text, "filled": filled.text, "masks": masks}, ensure_ascii=False), flush=True)
             continue
-        print(filled.text)
+        print(printable(filled.text))
         for number, candidates in enumerate(filled.masks, start=1):
             if len(filled.masks) > 1:
                 print(f"  mask {number}")
             for candidate in candidates:
-                print(f"  {candidate.probability:7.2%}  {candidate.token}")
+                print(f"  {candidate.probability:7.2%}  {printable(candidate.token)}")
 
 
 def _lines() -> Iterator[str]:
@@ -72,10 +74,10 @@ def _lines() -> Iterator[str]:
 
 def _copy(arguments: Namespace) -> None:
     from bertkit.hf import load, save
-    from bertkit.hf.folder import model_folder
-    from bertkit.hf.tokenizer import load_tokenizer
+    from bertkit.hf.folder import resolve
+    from data_pipelines.tokenizer import load_tokenizer
 
-    source = model_folder(arguments.source)
+    source = resolve(arguments.source)
     if arguments.folder.exists() and any(arguments.folder.iterdir()):
         raise ValueError(f"{arguments.folder} is not empty; name a new folder")
     model = load(source)
@@ -103,11 +105,11 @@ def _info(arguments: Namespace) -> None:
     )
     rows = [(f"  {part}", f"{count:,}") for part, count in found.parameters.items()]
     rows = [("parameters", f"{found.num_parameters:,}"), *rows]
-    rows += [(f"memory, {what}", f"{size / 2**20:,.0f} MiB") for what, size in found.memory.items()]
+    rows += [(f"memory, {what}", f"{size / 2**20:,.1f} MiB") for what, size in found.memory.items()]
     rows += [(f"FLOPs per token, forward, length {found.seq_len}", f"{found.flops_per_token:,}")]
     rows += [(f"FLOPs per token, training, length {found.seq_len}", f"{3 * found.flops_per_token:,}")]
     if found.labels:
-        rows.append((f"labels ({len(found.labels)})", " ".join(found.labels)))
+        rows.append((f"labels ({len(found.labels)})", printable(" ".join(found.labels))))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")

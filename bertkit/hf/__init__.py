@@ -29,7 +29,7 @@ def load(folder: str | Path) -> Model:
     path = resolve(folder)
     with open_weights(path) as weights:
         layout = read_layout(path, weights.shapes)
-        model = outline(layout)
+        model = _outline(layout, path)
         table = weight_table(layout)
         _check(table, model, weights.shapes, layout, path)
         weights.verify()
@@ -46,8 +46,13 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     """Write the folder that `load` and transformers' Auto classes open. Weights take their place last and at once,
     so a folder that has them is complete. `tokenizer` is saved with them by its own `save(folder)`."""
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     layout = layout_of(model)
+    if tokenizer is not None and tokenizer.vocab_size > layout.config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {layout.config.vocab_size}; "
+            "save it with the tokenizer it was trained with"
+        )
+    path.mkdir(parents=True, exist_ok=True)
     if tokenizer is not None:
         tokenizer.save(path)
     write_layout(layout, path, special_ids=getattr(tokenizer, "special", None))
@@ -66,6 +71,13 @@ def outline(layout: Layout) -> Model:
     if layout.head == "tagger":
         return TokenTagger(encoder, layout.labels)
     return encoder
+
+
+def _outline(layout: Layout, path: Path) -> Model:
+    try:
+        return outline(layout)
+    except RuntimeError as error:  # torch counts bytes in 64 bits
+        raise ValueError(f"{path}: config.json asks for more memory than there could be: {error}") from None
 
 
 def layout_of(model: nn.Module) -> Layout:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from bertkit.hf.folder import CONVERT
@@ -35,13 +34,32 @@ def open_weights(folder: Path) -> "Weights":
 
 def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:
     """Write them under a temporary name, then rename. A digest in the header lets `load` notice flipped bits."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    ordered = [(name, tensor.detach().cpu().contiguous()) for name, tensor in sorted(tensors.items())]
     temporary = folder / f".{SINGLE}.{os.getpid()}"
     try:
-        save_file(tensors, temporary, metadata={"format": "pt", _DIGEST: _digest(sorted(tensors.items()))})
+        _write(ordered, temporary, {"format": "pt", _DIGEST: _digest(ordered)})
         os.replace(temporary, folder / SINGLE)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _write(tensors: list[tuple[str, Tensor]], path: Path, metadata: dict[str, str]) -> None:
+    """The safetensors format by hand: the library orders the metadata by chance, and equal models should be equal
+    bytes."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, tensor in tensors:
+        start, end = end, end + tensor.nbytes
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, tensor in tensors:
+            file.write(_bytes(tensor))
+
+
+_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 class Weights(AbstractContextManager):
@@ -112,5 +130,9 @@ def _digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, tensor in tensors:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes(tensor.contiguous()))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.view(-1).view(torch.uint8).numpy().data

@@ -1,34 +1,35 @@
 """What a user calls a model enters, the folder that holds it leaves; the network is asked only where told to."""
 
+import re
 from pathlib import Path
 
 HUB_PREFIX = "hf:"
+EXPORT = "export"
+"""Where a training run puts the model it made."""
 # What a model folder needs; code and pickles are never fetched.
 _WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
 
 
 def resolve(folder: str | Path) -> Path:
-    """A local folder as it is; `hf:NAME` is downloaded. A name that is no folder says what would work."""
+    """A local folder as it is, or of a training run the model it wrote; `hf:NAME` is downloaded. A name that is no
+    folder says what would work."""
     name = str(folder)
     if name.startswith(HUB_PREFIX):
         return _download(name.removeprefix(HUB_PREFIX))
     path = Path(folder)
     if path.is_dir():
-        return path
+        exported = path / EXPORT
+        return exported if exported.is_dir() and not (path / "config.json").exists() else path
     if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt"):
         raise ValueError(f"{path} is a pickle, which runs code when opened; {CONVERT}")
     if path.is_file():
         raise ValueError(f"{path} is a file; name the folder with config.json and model.safetensors")
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
+        raise ValueError(f"there is no folder {name!r}")
     raise ValueError(
         f"there is no folder {name!r}; for a model on the Hugging Face hub run "
         f"`hf download {name} --local-dir DIR` where there is a network and name DIR, or write {HUB_PREFIX}{name}"
     )
-
-
-def model_folder(run_or_folder: str | Path) -> Path:
-    """A model folder as it is; of a training run the model it last wrote."""
-    path = resolve(run_or_folder)
-    return path / "model" if not (path / "config.json").exists() and (path / "model").is_dir() else path
 
 
 CONVERT = (

@@ -95,9 +95,7 @@ def _masked_lm_head(layout: Layout) -> list[Weight]:
         # An untied BERT of transformers has the bias twice and adds the decoder's.
         twice = isinstance(config, BertConfig) and not config.tie_word_embeddings
         rows.append(
-            Weight(
-                "head.decoder_bias", (layout.decoder_bias_name,), copies=(f"{names.decoder}.bias",) if twice else ()
-            )
+            Weight("head.decoder_bias", (layout.decoder_bias_name,), copies=(f"{names.decoder}.bias",) if twice else ())
         )
     if not config.tie_word_embeddings:
         rows.append(Weight("head.decoder_weight", (f"{names.decoder}.weight",)))

@@ -129,9 +129,7 @@ def _packed_attention(
     for piece in _pieces(cu_seqlens, index_M, reach):
         q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
         if _has_fused_kernel(q, dropout):
-            part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                q, k, v, attn_mask=piece.band(q)
-            )
+            part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=piece.band(q))
             piece.queries_of(denominator).copy_(log_sum)
         else:
             part = _kept(_softmax(q, k, piece.band(q)), dropout, generator) @ v
@@ -256,9 +254,7 @@ def _pieces(cu_seqlens: Tensor, index_M: Tensor | None, reach: int) -> Iterator[
 def _pieces_at(borders: list[int], index_M: Tensor, reach: int) -> Iterator[_Piece]:
     """One piece a sequence that has any of the tokens asked for."""
     query_borders = torch.searchsorted(index_M, torch.tensor(borders, device=index_M.device)).tolist()
-    for (start, end), (first, last) in zip(
-        itertools.pairwise(borders), itertools.pairwise(query_borders), strict=True
-    ):
+    for (start, end), (first, last) in zip(itertools.pairwise(borders), itertools.pairwise(query_borders), strict=True):
         if first == last:
             continue
         places = None if reach < 0 or reach >= end - start - 1 else index_M[first:last] - start
