@@ -90,19 +90,13 @@ def _table(seen: MaskStatistics, config: MaskConfig, drawable: int) -> Table:
     table = Table(title=f"measured on {seen.rows:,} rows, {seen.tokens:,} tokens", title_justify="left")
     for name in ("", "count", "share", "expected"):
         table.add_column(name, justify="left" if not name else "right")
-    kept_share = 1 - config.mask_share - config.random_share
-    for name, count, whole, expected in (
-        ("selected, of the maskable", seen.selected, seen.maskable, f"{config.rate:.2%}"),
-        ("replaced by [MASK], of the selected", seen.masked, seen.selected, f"{config.mask_share:.2%}"),
-        ("replaced at random, of the selected", seen.random, seen.selected, f"{config.random_share:.2%}"),
-        ("kept, of the selected", seen.kept, seen.selected, f"{abs(kept_share):.2%}"),
-        ("random = original, of the random", seen.random_is_original, seen.random, f"{1 / drawable:.3%}"),
-        ("special tokens touched", seen.specials_touched, seen.tokens, "0"),
-        ("unselected tokens changed", seen.unselected_changed, seen.tokens, "0"),
-        ("rows without target", seen.rows_without_target, seen.rows, "0"),
-    ):
-        table.add_row(name, f"{count:,}", f"{count / max(whole, 1):.2%}", expected)
+    for rate in seen.rates(config, drawable):
+        table.add_row(rate.name, f"{rate.count:,}", f"{rate.share:.2%}", _expected(rate.expected))
     return table
+
+
+def _expected(share: float) -> str:
+    return "0" if not share else f"{share:.2%}" if share >= 0.01 else f"{share:.3%}"
 
 
 def _printable(token: str | None) -> str:

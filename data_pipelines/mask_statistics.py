@@ -1,11 +1,26 @@
 """Rows before and after masking enter, the measured rates leave: what one checks before a long run."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from data_pipelines.batch import PackedBatch, RowBatch
+from data_pipelines.config import MaskConfig
 from data_pipelines.masking import KEPT, MASKED, RANDOM
+
+
+class MaskRate(NamedTuple):
+    """A count, what it is a part of, and the share that was asked for."""
+
+    name: str
+    count: int
+    whole: int
+    expected: float
+
+    @property
+    def share(self) -> float:
+        return self.count / max(self.whole, 1)
 
 
 @dataclass
@@ -45,3 +60,17 @@ class MaskStatistics:
         self.unselected_changed += int((changed_T & ~chosen_T).sum())
         for start, end in zip(before.row_starts[:-1], before.row_starts[1:], strict=True):
             self.rows_without_target += bool(maskable_T[start:end].any() and not chosen_T[start:end].any())
+
+    def rates(self, config: MaskConfig, drawable: int) -> list[MaskRate]:
+        """Every count beside what the config asks for; `drawable` tokens can be drawn at random."""
+        kept_share = abs(1 - config.mask_share - config.random_share)
+        return [
+            MaskRate("selected, of the maskable", self.selected, self.maskable, config.rate),
+            MaskRate("replaced by [MASK], of the selected", self.masked, self.selected, config.mask_share),
+            MaskRate("replaced at random, of the selected", self.random, self.selected, config.random_share),
+            MaskRate("kept, of the selected", self.kept, self.selected, kept_share),
+            MaskRate("random = original, of the random", self.random_is_original, self.random, 1 / max(drawable, 1)),
+            MaskRate("special tokens touched", self.specials_touched, self.tokens, 0.0),
+            MaskRate("unselected tokens changed", self.unselected_changed, self.tokens, 0.0),
+            MaskRate("rows without target", self.rows_without_target, self.rows, 0.0),
+        ]
