@@ -1,7 +1,6 @@
 """Rows before and after masking enter, the measured rates leave: what one checks before a long run."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +9,8 @@ from data_pipelines.config import MaskConfig
 from data_pipelines.masking import KEPT, MASKED, RANDOM
 
 
-class MaskRate(NamedTuple):
+@dataclass(frozen=True)
+class MaskRate:
     """A count, what it is a part of, and the share that was asked for."""
 
     name: str

@@ -1,0 +1,1 @@
+"""Run folders and models enter, pages to look at leave: one self-contained HTML file each."""

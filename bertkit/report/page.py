@@ -1,0 +1,94 @@
+"""A body and its data enter, one whole HTML document leaves that loads nothing and runs only our own scripts."""
+
+import base64
+import hashlib
+import json
+import math
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bertkit.report.markup import Html, join, tag
+
+
+def document(title: str, body: Html, data: Any, scripts: list[str]) -> str:
+    """The page. Its policy names our style and scripts by their hashes: nothing else can run or be fetched, not even
+    if text of a corpus found a way around the escaping."""
+    style = _asset("page.css")
+    programs = [_asset(name) for name in ["theme.js", *scripts]]
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {_hash(style)}",
+            f"script-src {' '.join(map(_hash, programs))}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("link", rel="icon", href=_ICON),
+        tag("style", Html(style)),
+    )
+    button = tag("button", "Dark", type="button", id="theme", hidden="")
+    content = tag(
+        "body",
+        tag("a", "Skip to the content", href="#content", class_="skip"),
+        button,
+        body,
+        tag("script", Html(embedded_json(data)), type="application/json", id="data"),
+        [tag("script", Html(program)) for program in programs],
+    )
+    return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
+
+
+def embedded_json(data: Any) -> str:
+    """JSON that can stand inside a script element: no `<` that could end it, no NaN that no browser reads."""
+    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def write_page(path: Path, page: str) -> None:
+    """Whole or not at all: a page that is open in a browser is never found half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".new")
+    # A lone surrogate can come out of a JSON file, and cannot be written.
+    unfinished.write_text(page, encoding="utf-8", errors="replace")
+    unfinished.replace(path)
+
+
+def section(title: str, *children: Any, id: str) -> Html:
+    return tag("section", tag("h2", title, id=f"{id}-title"), join(*children), id=id, aria_labelledby=f"{id}-title")
+
+
+def _asset(name: str) -> str:
+    return resources.files("bertkit.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Cpath d='M2 3c3 9 6 9 12 10' fill='none' stroke='%231f5fa8' stroke-width='2.5' stroke-linecap='round'/%3E"
+    "%3C/svg%3E"
+)
