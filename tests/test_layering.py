@@ -22,10 +22,12 @@ ROOMS = {
         "bertkit.training.config",
         "data_pipelines.config",
     },
+    "bertkit/report": {"torch", "numpy", "yaml", "bertkit", "data_pipelines"},
     "bertkit/fields.py": {"yaml"},
 }
 FORBIDDEN_INSIDE = {
     "bertkit/training": {"bertkit.cli", "bertkit.finetune", "bertkit.report", "bertkit.bench"},
+    "bertkit/report": {"bertkit.cli", "bertkit.finetune", "bertkit.bench"},
 }
 NAMELESS = {"utils", "helpers", "common", "misc", "manager"}
 

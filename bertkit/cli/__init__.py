@@ -27,6 +27,7 @@ VERBS: dict[str, Verb] = {
     "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
     "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
+    "report": Verb("bertkit.cli.pages", "Write a page that shows one run or compares several."),
     "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
 

@@ -1,0 +1,179 @@
+"""A run folder enters; what its records do not hold is computed from its model and its prepared rows, where they are.
+
+What is heavy is imported inside these functions, so that a page of runs that lack both is made at once.
+"""
+
+# T tokens of the rows, M masked tokens, V vocabulary
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bertkit.report.markup import printable
+
+if TYPE_CHECKING:
+    from bertkit.recipe import Recipe
+    from data_pipelines.mask_statistics import MaskRate
+    from data_pipelines.shards import Rows
+    from data_pipelines.tokenizer import Tokenizer
+
+_MASK_ROWS = 512
+_SAMPLE_ROWS = 16
+_SAMPLE_TOKENS = 48
+_CANDIDATES = 3
+
+
+class Piece(NamedTuple):
+    """A token of a sample, as a reader would write it."""
+
+    text: str
+    continues: bool
+    """Belongs to the word before it."""
+    shown: str | None = None
+    """What the model saw in its place; None where the token is no target."""
+    guesses: tuple[tuple[str, float], ...] = ()
+    """The likeliest tokens and their probabilities."""
+    right: bool = False
+
+
+@dataclass
+class Probe:
+    rates: "list[MaskRate]" = field(default_factory=list)
+    """What masking did to some training rows, beside what the recipe asks for."""
+    mask_rows: int = 0
+    samples: list[list[Piece]] = field(default_factory=list)
+    """Held-out sequences with the model's guesses."""
+    no_rates: str = ""
+    """Why there are no rates, if there are none."""
+    no_samples: str = ""
+
+
+def probe(folder: Path, facts: dict[str, Any], num_samples: int) -> Probe:
+    """Measure the masks and fill some. What cannot be had leaves a reason instead."""
+    found = Probe()
+    try:
+        recipe = _recipe(folder)
+        rows_folder = _prepared_rows(recipe, facts)
+    except (ValueError, OSError) as error:
+        found.no_rates = found.no_samples = str(error)
+        return found
+    from data_pipelines.shards import open_rows
+    from data_pipelines.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(rows_folder / "tokenizer")
+    try:
+        found.rates, found.mask_rows = _mask_rates(recipe, open_rows(rows_folder, "train"), tokenizer)
+    except (ValueError, OSError) as error:
+        found.no_rates = str(error)
+    try:
+        found.samples = _samples(folder, recipe, open_rows(rows_folder, "validation"), tokenizer, num_samples)
+    except (ValueError, OSError) as error:
+        found.no_samples = str(error)
+    return found
+
+
+def _recipe(folder: Path) -> "Recipe":
+    from bertkit.recipe import read_recipe
+
+    if not (folder / "recipe.yaml").is_file():
+        raise ValueError("the folder holds no recipe.yaml")
+    return read_recipe(str(folder / "recipe.yaml"))
+
+
+def _prepared_rows(recipe: "Recipe", facts: dict[str, Any]) -> Path:
+    """The folder of shards that the run was trained on, known by its fingerprint."""
+    import json
+
+    from bertkit.training.inputs import cache_folder
+
+    cache = cache_folder(recipe.data.cache_dir)
+    for manifest in sorted(cache.glob("rows/*/manifest.json")):
+        try:
+            if json.loads(manifest.read_bytes())["fingerprint"] == facts["rows"]:
+                return manifest.parent
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise ValueError(f"the prepared rows of the run are no longer in {cache}")
+
+
+def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tuple[list[MaskRate], int]":
+    """Mask some training rows as the run did when it first saw them."""
+    if not len(rows):
+        raise ValueError("the run has no rows to train on")
+    import numpy as np
+
+    from data_pipelines.collator import MaskingCollator
+    from data_pipelines.mask_statistics import MaskStatistics
+
+    collator = MaskingCollator.from_config(
+        tokenizer, recipe.mask, seed=recipe.run.seed, layout="packed", return_tensors="np"
+    )
+    row_ids = np.arange(min(len(rows), _MASK_ROWS))
+    before = rows.gather(row_ids)
+    after = collator.collate_rows(before, row_ids, np.zeros_like(row_ids), step=0)
+    seen = MaskStatistics()
+    seen.add(before, after, collator.vocabulary.masking.special_V)
+    return seen.rates(recipe.mask, len(collator.vocabulary.masking.drawable)), seen.rows
+
+
+def _samples(
+    folder: Path, recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer", num_samples: int
+) -> list[list[Piece]]:
+    """The first held-out sequences, masked as evaluation masks them, with what the exported model says."""
+    if not len(rows):
+        raise ValueError("the run holds no rows out (data.validation_share)")
+    if not (folder / "export").is_dir():
+        raise ValueError("the run has not exported a model yet")
+    import numpy as np
+    import torch
+
+    import bertkit
+    from bertkit.model import MaskedLM
+    from bertkit.training.held_out import MASK_SEED
+    from data_pipelines.collator import MaskingCollator
+    from data_pipelines.config import MaskConfig
+
+    model = bertkit.load(folder / "export")
+    if not isinstance(model, MaskedLM):
+        raise ValueError(f"the run's model is a {type(model).__name__}, which predicts no tokens")
+    mask = MaskConfig(rate=recipe.eval.mask_rate)
+    collator = MaskingCollator.from_config(tokenizer, mask, seed=MASK_SEED, layout="packed")
+    row_ids = np.arange(min(len(rows), _SAMPLE_ROWS))
+    before = rows.gather(row_ids)
+    batch = collator.collate_rows(before, row_ids, np.zeros_like(row_ids), step=0)
+    with torch.inference_mode():
+        probabilities_MV = model.target_logits(batch)[:, : tokenizer.vocab_size].softmax(-1)
+    top = probabilities_MV.topk(min(_CANDIDATES, probabilities_MV.shape[1]))
+    targets = dict(zip(batch.target_index.tolist(), zip(*(part.tolist() for part in top), strict=True), strict=True))
+
+    def piece(place: int) -> Piece:
+        was = int(before.ids_T[place])
+        text, continues = spelled(tokenizer.backend, was)
+        if place not in targets:
+            return Piece(text, continues)
+        shares, ids = targets[place]
+        guesses = tuple(
+            (spelled(tokenizer.backend, i, marked=True)[0], share) for i, share in zip(ids, shares, strict=True)
+        )
+        shown, _ = spelled(tokenizer.backend, int(batch.input_ids[place]), marked=True)
+        return Piece(text, continues, shown, guesses, ids[0] == was)
+
+    samples: list[list[Piece]] = []
+    for start, end in zip(before.sequence_starts[:-1], before.sequence_starts[1:], strict=True):
+        # Without the frame of [CLS] and [SEP].
+        pieces = [piece(place) for place in range(start + 1, min(end - 1, start + 1 + _SAMPLE_TOKENS))]
+        if any(piece.shown is not None for piece in pieces) and len(samples) < num_samples:
+            samples.append(pieces)
+    return samples
+
+
+def spelled(backend: Any, index: int, marked: bool = False) -> tuple[str, bool]:
+    """A token as a reader would write it, and whether it goes on with the word before it. `marked` keeps the sign of
+    a piece that goes on (##ing), for a token that stands by itself."""
+    token = backend.id_to_token(index) or "?"
+    if token.startswith("##") and len(token) > 2:
+        return printable(token if marked else token[2:]), True
+    if type(backend.decoder).__name__ != "ByteLevel":
+        return printable(token), False
+    text = backend.decode([index], skip_special_tokens=False)
+    return printable(text.strip() or token), not text.startswith((" ", "\n"))

@@ -1,0 +1,331 @@
+"""A report shows what the run recorded, loads nothing, runs only its own scripts, and survives damaged folders."""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from browser import Browser, find_browser
+from grammar import documents
+
+from bertkit.cli import main
+from bertkit.report.curves import LEARNING, MOST_POINTS, chart_data, thinned, written
+from bertkit.report.markup import Html, tag
+from bertkit.report.page import embedded_json
+from bertkit.report.runs import read_runs
+from bertkit.report.training_report import training_report, write_report
+
+torch.set_num_threads(1)
+
+EVIL = '<script>window.pwned = "{}"</script>'
+LINE = "\u2028"
+RECIPE = [
+    *("data.seq_len=64", "data.validation_share=0.2", "tokenizer.vocab_size=200", "model.hidden_size=32"),
+    *("model.num_hidden_layers=2", "model.num_attention_heads=2", "model.intermediate_size=64", "train.steps=6"),
+    *("train.global_batch=16", "train.micro_batch=16", "run.log_every=2", "run.num_workers=0", "eval.every=3"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A tiny finished run whose text is hostile."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    texts = [f"{text} {EVIL.format(index)}" for index, text in enumerate(documents(60))]
+    (folder / "text.txt").write_text("\n\n".join(texts))
+    cache = f"data.cache_dir={folder / 'cache'}"
+    arguments = ["bert-mini", f"data.corpus={folder / 'text.txt'}", f"run.dir={folder / 'run'}", cache, *RECIPE]
+    assert main(["pretrain", *arguments]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory) -> Path:
+    """The folder of a tagger, as its training leaves it."""
+    scores = {
+        "scores": {"f1_strict": 0.8125, "sentences": 1234, "by_label": {"PER": {"f1": 0.5, "support": 7}}},
+        "confusion": {"labels": ["O", EVIL], "counts": [[90, 10], [0, 4321]]},
+        "worst": [{"words": ["Anna", EVIL], "gold": ["B-PER", "O"], "predicted": ["B-LOC", "O"]}],
+    }
+    records = [{"kind": "train", "step": step, "loss": 1 / step, "lr": 1e-4} for step in range(1, 30)]
+    return write_run(tmp_path_factory.mktemp("tagger") / "run <b>", records, scores=scores)
+
+
+@pytest.fixture(scope="module")
+def pages(run, tagger, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    return {
+        "run": write_report([run], folder / "run.html"),
+        "tagger": write_report([tagger], folder / "tagger.html"),
+        "both": write_report([run, tagger], folder / "both.html"),
+    }
+
+
+def write_run(folder: Path, records: list[dict], scores: object = None) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    if scores is not None:
+        (folder / "scores.json").write_text(json.dumps(scores))
+    return folder
+
+
+def training(*losses: float) -> list[dict]:
+    return [{"kind": "train", "step": step, "loss": loss} for step, loss in enumerate(losses, start=1)]
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def text_of(page: str) -> str:
+    """What a reader sees."""
+    body = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", "", body))
+
+
+def test_markup_escapes_text_and_attributes_but_not_markup():
+    made = tag("p", "a<b", 3, None, [tag("i", "&")], Html("<hr>"), title='"<', hidden=None)
+    assert made == '<p title="&quot;&lt;">a&lt;b3<i>&amp;</i><hr></p>'
+
+
+def test_embedded_data_cannot_end_its_element_and_is_json():
+    data = {"name": f"</script><!--{LINE}", "loss": [1.5, math.nan, math.inf], "deep": [{"x": -math.inf}]}
+    text = embedded_json(data)
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"name": data["name"], "loss": [1.5, None, None], "deep": [{"x": None}]}
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+def test_a_page_names_nothing_outside_itself(pages, name):
+    page = pages[name].read_text()
+    references = re.findall(r'(?:src|href|action|srcset|data)="([^"]*)"', page)
+    assert all(reference.startswith(("#", "data:")) for reference in references), references
+    addresses = set(re.findall(r"https?://[^\"' ]+", html.unescape(page)))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+def test_the_policy_allows_exactly_the_scripts_and_the_style_of_the_page(pages, name):
+    page = pages[name].read_text()
+    policy = html.unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1])
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    inline = re.findall(r"<script>(.*?)</script>", page, re.DOTALL) + re.findall(
+        r"<style>(.*?)</style>", page, re.DOTALL
+    )
+    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
+    assert hashes == set(re.findall(r"'sha256-([^']*)'", policy))
+    assert not re.search(r"<[^>]* (?:style|on\w+)=", page), "inline styles and handlers would be refused"
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+def test_text_of_runs_is_shown_as_text(pages, name):
+    page = pages[name].read_text()
+    assert "<script>window" not in page
+    assert "<b>" not in page.replace('"guess"><b>', "")
+    assert "script" in text_of(page)
+
+
+def test_a_page_tells_what_the_run_recorded(run, pages):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if line["kind"] == "eval"][-1]
+    page = pages["run"].read_text()
+    shown = text_of(page)
+    for told in (f"{last['loss']:.3f}", written(last["accuracy"], "percent"), f"{last['targets']:,}", "rarer tokens"):
+        assert told in shown
+    loss = data_of(page)["charts"]["loss"]
+    held_out = next(series for series in loss["series"] if series["label"] == "held out")
+    assert held_out["y"] == pytest.approx([line["loss"] for line in lines if line["kind"] == "eval"], rel=1e-5)
+    steps = data_of(page)["columns"][held_out["column"]]["step"]
+    assert steps == [line["step"] for line in lines if line["kind"] == "eval"]
+
+
+def test_masks_are_measured_and_filled_from_the_run_itself(pages):
+    shown = text_of(pages["run"].read_text())
+    assert "replaced by [MASK], of the selected" in shown
+    assert "special tokens touched00.00%0" in shown
+    page = pages["run"].read_text()
+    assert page.count('<mark class="') >= 6
+    assert page.count('<mark class="') == page.count('<span class="verdict')
+
+
+def test_what_cannot_be_computed_is_left_out_with_the_reason(run, tmp_path):
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("metrics.jsonl", "recipe.yaml", "run.json"):
+        text = (run / name).read_text()
+        (moved / name).write_text(re.sub(r"cache_dir: .*", f"cache_dir: {tmp_path / 'gone'}", text))
+    shown = text_of(training_report(read_runs([moved])))
+    assert shown.count("the prepared rows of the run are no longer in") == 2
+    bare = write_run(tmp_path / "bare", training(3.0, 2.0))
+    assert "the folder holds no recipe.yaml" in text_of(training_report(read_runs([bare])))
+
+
+def test_a_run_that_has_not_begun_gets_a_page(tmp_path):
+    shown = text_of(training_report(read_runs([write_run(tmp_path / "run", [])])))
+    assert "no step has been recorded yet" in shown
+
+
+def test_a_folder_that_is_no_run_is_refused_by_name(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere is no folder" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "metrics.jsonl" in capsys.readouterr().err
+
+
+def test_damaged_lines_are_counted_and_left_out(tmp_path):
+    folder = write_run(tmp_path / "run", training(3.0, math.nan, 2.0))
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('[1]\n{"step": 4}\n{"kind": "train", "step": "x"}\n{"kind": "tra')
+    page = training_report(read_runs([folder]))
+    assert "4 lines of metrics.jsonl could not be read" in text_of(page)
+    assert data_of(page)["charts"]["loss"]["series"][0]["y"] == [3.0, None, 2.0]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [[1], {"scores": 3, "confusion": {"labels": ["a"], "counts": [[1, 2]]}, "worst": [None, {"words": 1}]}, {}],
+)
+def test_scores_in_another_form_do_not_break_the_page(tmp_path, scores):
+    folder = write_run(tmp_path / "run", training(3.0), scores=scores)
+    assert "Learning" in text_of(training_report(read_runs([folder])))
+
+
+def test_a_taggers_scores_confusion_and_worst_sentences_are_shown(pages):
+    shown = text_of(pages["tagger"].read_text())
+    for told in ("f1 strict81.2%", "1,234", "4,321", "AnnaB-PERB-LOC", EVIL):
+        assert told in shown
+    assert "Filled masks" not in shown
+
+
+def test_runs_have_distinct_names_and_are_shown_once(tmp_path):
+    folders = [write_run(tmp_path / part / "run", training(1.0)) for part in ("a", "b")]
+    assert [run.name for run in read_runs([*folders, folders[0]])] == ["a/run", "b/run"]
+
+
+def test_evaluations_get_their_place_in_tokens_and_minutes_from_the_training_lines(tmp_path):
+    records = [
+        {"kind": "train", "step": 10, "loss": 1, "tokens": 1000, "seconds": 60},
+        {"kind": "train", "step": 20, "loss": 1, "tokens": 3000, "seconds": 120},
+        {"kind": "eval", "step": 15, "loss": 1},
+    ]
+    data = chart_data(LEARNING, read_runs([write_run(tmp_path / "run", records)]))
+    assert data["columns"][1] == {"step": [15], "tokens": [2000], "minutes": [1.5]}
+
+
+def test_long_curves_are_thinned_without_losing_ends_and_spikes():
+    records = training(*(1.0 for _ in range(20_000)))
+    records[7000]["loss"], records[9000]["loss"] = 50.0, 0.01
+    kept = thinned(records)
+    assert len(kept) <= MOST_POINTS
+    assert {1, 7001, 9001, 20_000} <= {record["step"] for record in kept}
+    assert [record["step"] for record in kept] == sorted({record["step"] for record in kept})
+
+
+def test_a_report_lies_in_its_run_and_is_replaced(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", training(1.0))
+    for _ in range(2):
+        assert main(["report", str(folder)]) == 0
+        assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "report.html"]
+
+
+def test_importing_the_room_is_cheap():
+    modules = ("training_report", "probe")
+    code = "import sys; " + "; ".join(f"import bertkit.report.{name}" for name in modules) + "; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(loaded) & {"torch", "numpy", "tokenizers", "datasets", "accelerate", "yaml"}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    find_browser()
+    with Browser() as opened:
+        yield opened
+
+
+def plot(browser: Browser, chart: str) -> dict[str, float]:
+    """Where the drawing of a chart lies on the screen."""
+    find = f"document.querySelector('[data-chart={chart}] svg')"
+    browser.evaluate(f"{find}.scrollIntoView({{block: 'center'}})")
+    return json.loads(browser.evaluate(f"JSON.stringify({find}.getBoundingClientRect())"))
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
+def test_a_browser_finds_no_fault_and_asks_for_nothing(browser, pages, name, width, dark):
+    browser.open(pages[name], width=width, dark=dark)
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith("data:")] == [pages[name].as_uri()]
+    assert browser.evaluate("window.pwned") is None
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.evaluate("document.querySelectorAll('script').length") == 3
+    drawn = browser.evaluate("[...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.curve').length)")
+    assert drawn
+    assert all(drawn)
+
+
+def test_hostile_text_is_seen_as_text(browser, pages):
+    browser.open(pages["tagger"])
+    assert EVIL in browser.evaluate("document.querySelector('#tagging').innerText")
+
+
+def test_the_pointer_reads_out_the_nearest_step(browser, pages, tagger):
+    browser.open(pages["tagger"])
+    box = plot(browser, "loss")
+    browser.move(box["x"] + 0.9 * box["width"], box["y"] + 40)
+    shown = browser.evaluate("document.querySelector('[data-chart=loss] .readout').innerText")
+    step = int(re.search(r"step (\d+)", shown)[1])
+    assert 15 < step <= 29
+    assert f"{1 / step:.3f}" in shown
+    browser.move(box["x"], box["y"] - 60)
+    assert browser.evaluate("document.querySelector('[data-chart=loss] .readout').hidden")
+
+
+def test_arrow_keys_move_the_readout(browser, pages):
+    browser.open(pages["tagger"])
+    browser.evaluate("document.querySelector('[data-chart=loss] svg').focus()")
+    spoken = "document.querySelector('[data-chart=loss] svg').getAttribute('aria-valuetext')"
+    told = []
+    for key in ("Home", "ArrowRight", "ArrowRight", "ArrowLeft", "End"):
+        browser.press(key)
+        told.append(browser.evaluate(spoken))
+    assert told == [
+        *("step 1, training 1.000", "step 2, training 0.500", "step 3, training 0.333"),
+        *("step 2, training 0.500", "step 29, training 0.034"),
+    ]
+    browser.press("Escape")
+    assert browser.evaluate("document.querySelector('[data-chart=loss] .readout').hidden")
+
+
+def test_the_legend_hides_a_run_and_the_axis_can_be_time(browser, pages):
+    browser.open(pages["both"])
+    curves = "document.querySelectorAll('[data-chart=loss] .curve.run-1').length"
+    assert browser.evaluate(curves) == 1
+    browser.evaluate("document.querySelector('input[data-run=\"1\"]').click()")
+    assert browser.evaluate(curves) == 0
+    browser.open(pages["run"])
+    browser.evaluate("document.querySelector('input[value=minutes]').click()")
+    assert browser.evaluate("document.querySelector('[data-chart=loss] .axis').textContent") == "minutes of training"
+    assert browser.problems == []
+
+
+def test_colours_follow_the_system_and_the_button(browser, pages):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    browser.open(pages["run"], dark=True)
+    dark = browser.evaluate(paper)
+    browser.open(pages["run"], dark=False)
+    light = browser.evaluate(paper)
+    assert dark != light
+    browser.evaluate("document.getElementById('theme').click()")
+    assert browser.evaluate(paper) == dark
+    browser.evaluate("document.getElementById('theme').click()")
+    assert browser.evaluate(paper) == light
