@@ -239,7 +239,7 @@ def test_a_report_lies_in_its_run_and_is_replaced(tmp_path, capsys):
 
 
 def test_importing_the_room_is_cheap():
-    modules = ("training_report", "probe")
+    modules = ("training_report", "attention_page", "attention", "probe")
     code = "import sys; " + "; ".join(f"import bertkit.report.{name}" for name in modules) + "; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not set(loaded) & {"torch", "numpy", "tokenizers", "datasets", "accelerate", "yaml"}

@@ -28,6 +28,7 @@ VERBS: dict[str, Verb] = {
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
     "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
     "report": Verb("bertkit.cli.pages", "Write a page that shows one run or compares several."),
+    "attention": Verb("bertkit.cli.pages", "Write a page that shows where every head looks in a text."),
     "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
 

@@ -1,4 +1,4 @@
-"""The verb `report`: runs enter, a page to look at leaves."""
+"""The verbs `report` and `attention`: a run or a model enters, a page to look at leaves."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -18,7 +18,26 @@ def report(parser: ArgumentParser) -> Run:
     return _report
 
 
+def attention(parser: ArgumentParser) -> Run:
+    parser.add_argument("text", help="what the model reads")
+    parser.add_argument("--model", required=True, metavar="DIR", help="model folder, a run, or hf:NAME to download one")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("attention.html"),
+        metavar="FILE",
+        help="page to write (default: attention.html)",
+    )
+    return _attention
+
+
 def _report(arguments: Namespace) -> None:
     from bertkit.report.training_report import write_report
 
     print(write_report(arguments.runs, arguments.out))
+
+
+def _attention(arguments: Namespace) -> None:
+    from bertkit.report.attention_page import write_attention_page
+
+    print(write_attention_page(arguments.model, arguments.text, arguments.out))
