@@ -76,7 +76,8 @@ class Browser:
         self.resize(width, height)
         self.requests.clear()
         self.problems.clear()
-        self.call("Page.navigate", url=path.absolute().as_uri())
+        answer = self.call("Page.navigate", url=path.absolute().as_uri())
+        assert "errorText" not in answer, answer
         self.wait_for("document.readyState === 'complete'")
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 

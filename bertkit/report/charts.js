@@ -203,7 +203,7 @@
         svg.append(element("path", { d: path(line.points, x, y), class: `curve ${weightOf(line)} ${colour(line)}` }));
       }
       const apart = (x(line.known[line.known.length - 1].x) - x(line.known[0].x)) / line.known.length;
-      if (line.dotsOnly || line.known.length === 1 || (line.strong && line.known.length > 1 && apart > 12)) {
+      if (line.dotsOnly || line.known.length === 1 || (line.strong && line.known.length > 1 && apart > 18)) {
         for (const point of line.known) {
           const r = line.dotsOnly ? 3 : 2.5;
           svg.append(element("circle", { cx: x(point.x), cy: y(point.y), r, class: `dot ${colour(line)}` }));
