@@ -206,6 +206,36 @@ def test_a_taggers_scores_confusion_and_worst_sentences_are_shown(pages):
     assert "Filled masks" not in shown
 
 
+def test_seeds_splits_and_baselines_are_shown(tmp_path):
+    """What a fine-tuning of two seeds leaves: a folder for each, and the scores of both beside the baselines."""
+
+    def result(f1: float) -> dict:
+        strict = {"f1": f1 - 0.1, "types": {"LOC": {"f1": 0.111}}}
+        mistakes = {
+            "confusions": [["B-PER", "B-LOC", 17]],
+            "worst": [{"words": ["x"], "gold": ["A"], "predicted": ["B"]}],
+        }
+        return {"f1": f1, "strict": strict, **mistakes}
+
+    seeds = [{"seed": seed, "dev": result(f1), "test": result(f1 - 0.2)} for seed, f1 in ((3, 0.515), (4, 0.625))]
+    baselines = {"majority tag": {"f1": 0.071}}
+    summary = {"dev": {"mean": 0.57, "deviation": 0.055, "baselines": baselines}, "test": {"mean": 0.37}}
+    scores = {"score": "f1", "best_seed": 4, "seeds": seeds, **summary}
+    for seed in (3, 4):
+        write_run(tmp_path / "run" / f"seed-{seed}", [*training(seed), {"kind": "dev", "step": 1, "f1": 0.625}])
+    (tmp_path / "run" / "scores.json").write_text(json.dumps(scores))
+    page = training_report(read_runs([tmp_path / "run"]))
+    shown = text_of(page)
+    for told in (
+        *("seed 351.5%31.5%", "seed 462.5%42.5%", "mean of the seeds57.0%37.0%", "majority tag7.1%–"),
+        *("Test sentences", "strict, types", "LOC11.1%", "B-PERB-LOC17", "The curves are those of seed-4"),
+    ):
+        assert told in shown
+    charts = data_of(page)["charts"]
+    assert charts["loss"]["series"][0]["y"] == [4]
+    assert charts["f1"]["series"][0]["y"] == [0.625]
+
+
 def test_runs_have_distinct_names_and_are_shown_once(tmp_path):
     folders = [write_run(tmp_path / part / "run", training(1.0)) for part in ("a", "b")]
     assert [run.name for run in read_runs([*folders, folders[0]])] == ["a/run", "b/run"]

@@ -59,8 +59,20 @@ def _read_run(folder: Path, name: str) -> Run:
     run.recipe = _flat(_read(run, "recipe.yaml", _parse_yaml) or {})
     run.facts = _read(run, "run.json", json.loads) or {}
     run.scores = _read(run, "scores.json", json.loads)
-    _read_metrics(run)
+    _read_metrics(run, _metrics_folder(run))
     return run
+
+
+def _metrics_folder(run: Run) -> Path:
+    """The run's own folder; of a run with a folder for each seed that of the best, or of the first so far."""
+    if (run.folder / "metrics.jsonl").is_file():
+        return run.folder
+    best = (run.scores or {}).get("best_seed")
+    seeds = [run.folder / f"seed-{best}", *sorted(run.folder.glob("seed-*"))]
+    found = next((seed for seed in seeds if (seed / "metrics.jsonl").is_file()), None)
+    if found is not None:
+        run.notes.append(f"The curves are those of {found.name}.")
+    return found or run.folder
 
 
 def _read(run: Run, file: str, parse) -> dict[str, Any] | None:
@@ -87,15 +99,17 @@ def _parse_yaml(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _read_metrics(run: Run) -> None:
-    path = run.folder / "metrics.jsonl"
+def _read_metrics(run: Run, folder: Path) -> None:
+    path = folder / "metrics.jsonl"
     damaged = 0
     if path.is_file():
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
                     record = json.loads(line)
-                    run.records.setdefault(str(record["kind"]), []).append({**record, "step": int(record["step"])})
+                    # What pretraining calls held out, labeled data calls dev.
+                    kind = "eval" if record["kind"] == "dev" else str(record["kind"])
+                    run.records.setdefault(kind, []).append({**record, "step": int(record["step"])})
                 except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                     damaged += bool(line.strip())
     for records in run.records.values():

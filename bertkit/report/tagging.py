@@ -1,7 +1,8 @@
-"""A tagger's scores.json enters; its scores, its confusion of labels and its worst sentences leave as HTML.
+"""A tagger's scores.json enters; its scores, what it confuses and its worst sentences leave as HTML.
 
-{"scores": {...}, "confusion": {"labels": [...], "counts": [[...]]},
- "worst": [{"words": [...], "gold": [...], "predicted": [...]}]}
+One result holds numbers, "confusion" ({"labels": [...], "counts": [[...]]}) or "confusions" ([gold, predicted, count]),
+and "worst" ([{"words": [...], "gold": [...], "predicted": [...]}]). It stands in the file by itself, or once for each
+of dev and test, or that for each of several seeds. Every part may be missing.
 """
 
 from typing import Any
@@ -12,38 +13,81 @@ from bertkit.report.runs import Run, number
 _MOST_LABELS = 30
 _MOST_SENTENCES = 20
 _SHADES = 9
+_SPLITS = {"test": "Test sentences", "dev": "Dev sentences"}
 
 
 def tagger_parts(run: Run) -> Html | None:
     """What scores.json holds, part by part; None without one."""
     if run.scores is None:
         return None
-    return join(
-        _scores(run.scores.get("scores")), _confusion(run.scores.get("confusion")), _worst(run.scores.get("worst"))
-    )
-
-
-def _scores(scores: Any) -> Html | None:
-    """Plain numbers in one table; scores by label, where there are any, in a table each."""
-    if not isinstance(scores, dict) or not scores:
-        return None
-    single = [[_words(name), *_score(value)] for name, value in scores.items() if not isinstance(value, dict)]
-    parts = [table("Scores", ["score", "value", ""], single)] if single else []
-    for name, group in scores.items():
-        if isinstance(group, dict) and group:
-            parts.append(_grouped(_words(name), group))
+    best = best_seed(run.scores)
+    splits = {name: best[name] for name in ("test", "dev") if isinstance(best.get(name), dict)}
+    if not splits:
+        return _result(run.scores.get("scores"), run.scores)
+    parts: list[Any] = [_seeds(run.scores)]
+    for name, found in splits.items():
+        numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
+        parts += [tag("h3", _SPLITS[name]), _result(numbers, found)]
     return join(*parts)
 
 
-def _grouped(name: str, group: dict[str, Any]) -> Html:
-    if not all(isinstance(values, dict) for values in group.values()):
-        rows = [[_words(key), *_score(value)] for key, value in group.items()]
-        return table(name, ["score", "value", ""], rows, class_="numbers captioned")
-    columns = list(dict.fromkeys(key for values in group.values() for key in values))
-    rows = [
-        [printable(str(label)), *(_score(values.get(key))[0] for key in columns)] for label, values in group.items()
-    ]
-    return table(name, ["", *map(_words, columns)], rows, class_="numbers captioned")
+def best_seed(scores: dict[str, Any]) -> dict[str, Any]:
+    """The result of the seed that was chosen; the whole where there is only one."""
+    seeds = scores.get("seeds")
+    found = [seed for seed in seeds if isinstance(seed, dict)] if isinstance(seeds, list) else []
+    chosen = [seed for seed in found if seed.get("seed") == scores.get("best_seed")]
+    return (chosen or found or [scores])[0]
+
+
+def _seeds(scores: dict[str, Any]) -> Html | None:
+    """The score that decides, for every seed and every baseline."""
+    name, seeds = scores.get("score"), scores.get("seeds")
+    if not isinstance(name, str) or not isinstance(seeds, list):
+        return None
+    summaries = {split: scores[split] for split in ("dev", "test") if isinstance(scores.get(split), dict)}
+
+    def across(values: Any, *keys: str) -> list[Any]:
+        return [_score(_inside(values, split, *keys))[0] for split in summaries]
+
+    rows = [[f"seed {seed.get('seed')}", *across(seed, name)] for seed in seeds if isinstance(seed, dict)]
+    rows.append(["mean of the seeds", *across(summaries, "mean")])
+    rows.append(["their deviation", *across(summaries, "deviation")])
+    baselines = dict.fromkeys(key for found in summaries.values() for key in _inside(found, "baselines") or {})
+    rows += [[f"without a model: {printable(key)}", *across(summaries, "baselines", key, name)] for key in baselines]
+    return table(f"{_words(name)} of every seed", [_words(name), *summaries], rows, class_="numbers captioned")
+
+
+def _inside(values: Any, *keys: str) -> Any:
+    """What lies under these keys, if all of them are there."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _result(numbers: Any, found: dict[str, Any]) -> Html:
+    tables = _score_tables("Scores", numbers) if isinstance(numbers, dict) else []
+    return join(
+        tables, _confusion(found.get("confusion")), _confusions(found.get("confusions")), _worst(found.get("worst"))
+    )
+
+
+def _score_tables(name: str, group: dict[str, Any]) -> list[Html]:
+    """Plain numbers in one table, then a table for every group of numbers; numbers by label side by side."""
+    nested = {key: value for key, value in group.items() if isinstance(value, dict) and value}
+    if nested and len(nested) == len(group) and not any(_has_groups(values) for values in nested.values()):
+        columns = list(dict.fromkeys(key for values in nested.values() for key in values))
+        rows = [[printable(str(key)), *(_score(values.get(c))[0] for c in columns)] for key, values in nested.items()]
+        return [table(name, ["", *map(_words, columns)], rows, class_="numbers captioned")]
+    single = [[_words(key), *_score(value)] for key, value in group.items() if not isinstance(value, (dict, list))]
+    tables = [table(name, ["score", "value", ""], single, class_="numbers captioned")] if single else []
+    for key, values in nested.items():
+        title = _words(key) if name == "Scores" else f"{name}, {_words(key)}"
+        tables += _score_tables(title, values)
+    return tables
+
+
+def _has_groups(values: dict[str, Any]) -> bool:
+    return any(isinstance(value, dict) for value in values.values())
 
 
 def _score(value: Any) -> tuple[Any, Any]:
@@ -77,6 +121,19 @@ def _confusion(confusion: Any) -> Html | None:
         tag("p", about, class_="about"),
         table("Confusion", ["", *names], rows, class_="confusion"),
     )
+
+
+def _confusions(confusions: Any) -> Html | None:
+    """The most frequent mistakes, where nobody counted the whole square."""
+    if not isinstance(confusions, list):
+        return None
+    found = [entry for entry in confusions if isinstance(entry, list) and len(entry) == 3]
+    found = [entry for entry in found if number({"count": entry[2]}, "count") is not None]
+    if not found:
+        return None
+    most = max(count for _, _, count in found) or 1
+    rows = [[printable(str(gold)), printable(str(got)), f"{count:,}", bar(count / most)] for gold, got, count in found]
+    return table("Most frequent mistakes", ["gold", "predicted", "count", ""], rows, class_="numbers captioned")
 
 
 def _is_square(labels: Any, counts: Any) -> bool:

@@ -71,6 +71,7 @@ def _glance(runs: list[Run]) -> Html:
         "held-out loss": lambda run: written(run.last("eval", "loss"), "fixed"),
         "perplexity": lambda run: written(run.last("eval", "perplexity"), "number"),
         "accuracy": lambda run: written(run.last("eval", "accuracy"), "percent"),
+        "F1": lambda run: written(run.last("eval", "f1"), "percent"),
         "training loss": lambda run: written(run.last("train", "loss"), "fixed"),
         "tokens": lambda run: _large(run.last("train", "tokens")),
         "training time": lambda run: _duration(run.last("train", "seconds")),
