@@ -187,7 +187,7 @@
         element("text", { x: left - 8, y: y(value) + 4, class: "tick end" }, [tickTexts[index]]),
       );
     });
-    const xTicks = ticks(xLeast, xMost, Math.max(2, Math.floor((width - left - right) / 75)), data.fromFirst);
+    const xTicks = ticks(xLeast, xMost, Math.max(2, Math.floor((width - left - right) / 75)), axis !== "minutes");
     for (const value of xTicks.values.filter((value) => value >= xLeast && value <= xMost)) {
       svg.append(
         element("line", { x1: x(value), x2: x(value), y1: bottom, y2: bottom + 4, class: "base" }),
