@@ -6,6 +6,7 @@ from pathlib import Path
 # workload: the function that measures it, as module:function, and what it is
 WORKLOADS = {
     "collator": ("bertkit.bench.collator:bench_collator", "masking collator"),
+    "step": ("bertkit.bench.step:bench_step", "training step"),
     "prepare": ("bertkit.bench.prepare:bench_prepare", "corpus preparation"),
 }
 

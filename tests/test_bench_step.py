@@ -1,0 +1,34 @@
+"""The step bench compares the same work: same weights, same examples, same loss."""
+
+import pytest
+import torch
+
+from bertkit.bench.step import Workload, make_batch, our_step, step_flops, their_step
+
+torch.set_num_threads(1)
+TINY = Workload(layers=2, width=64, vocab_size=100, rows=4, length=16, ragged=True)
+
+
+def test_both_sides_compute_the_same_loss_step_after_step():
+    pytest.importorskip("transformers")
+    batch = make_batch(TINY)
+    ours, theirs = our_step(TINY, batch), their_step(TINY, batch)
+    for _ in range(3):
+        assert float(ours()) == pytest.approx(float(theirs()), rel=1e-4)
+
+
+def test_ragged_rows_fill_about_half_of_the_padded_batch():
+    batch = make_batch(TINY._replace(rows=32, length=128))
+    assert 0.4 < batch.attention_mask_BL.float().mean() < 0.6
+    assert len(batch.packed.input_ids) == int(batch.attention_mask_BL.sum())
+    assert len(batch.packed.target_ids) == int((batch.labels_BL != -100).sum())
+
+
+def test_operations_of_a_step_by_hand():
+    workload = TINY._replace(layers=1, ragged=False)
+    batch = make_batch(workload)
+    tokens, targets = 64, len(batch.packed.target_ids)
+    keys_and_values = tokens * 2 * 2 * 64 * 64
+    block = targets * 2 * (2 * 64 * 64 + 2 * 64 * 256) + targets * 4 * 16 * 64
+    head = targets * 2 * 64 * (64 + 100)
+    assert step_flops(workload, batch) == pytest.approx(3 * (keys_and_values + block + head))
