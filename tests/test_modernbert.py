@@ -1,6 +1,7 @@
 """The modern encoder computes what transformers' ModernBERT computes, in both spellings of its config."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from bertkit.fields import build
 from bertkit.model import ModernBertConfig, build_encoder
+from bertkit.model.rotation import Rotation, rotate
 
 torch.set_num_threads(1)
 TINY = ModernBertConfig(
@@ -147,3 +149,26 @@ def test_initial_weights_are_cut_off_and_smaller_where_they_feed_the_residual():
 def test_a_config_that_cannot_be_is_refused_by_key(values, message):
     with pytest.raises(ValueError, match=message):
         build(ModernBertConfig, values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_turning_is_a_rotation_and_its_gradient_turns_back(dtype):
+    rotation = Rotation.of(torch.tensor([0, 1, 7]), head_size=4, theta=100.0)
+    values = torch.randn(3, 3, 2, 4, dtype=dtype, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    turned = rotate(values, rotation, 2)
+    assert turned.dtype == dtype
+    assert torch.equal(turned[:, 2], values[:, 2])
+    # By hand: channels 0 and 2 of the token at position 7 turn by 7, channels 1 and 3 by 7 / sqrt(100).
+    x, y = values[2, 0, 0, 1], values[2, 0, 0, 3]
+    expected = x * math.cos(0.7) - y * math.sin(0.7)
+    torch.testing.assert_close(turned[2, 0, 0, 1], expected, atol=1e-2 if dtype == torch.bfloat16 else 1e-6, rtol=0)
+    direction = torch.randn(turned.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    (grad,) = torch.autograd.grad((turned * direction).sum(), values)
+    torch.testing.assert_close(
+        rotate(grad, rotation, 2), direction, atol=3e-2 if dtype == torch.bfloat16 else 1e-6, rtol=0
+    )
+
+
+def test_the_rotation_keeps_torchs_rules():
+    rotation = Rotation.of(torch.arange(3), head_size=4, theta=100.0)
+    torch.library.opcheck(torch.ops.bertkit.rotate, (torch.randn(3, 2, 2, 4, requires_grad=True), *rotation, 1))

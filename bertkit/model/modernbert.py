@@ -4,7 +4,6 @@
 
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -13,6 +12,7 @@ from bertkit.model.attention import attention, attention_at, attention_weights, 
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.packing import Packed, computed_packed, pack
+from bertkit.model.rotation import Rotation, rotate
 
 
 class ModernBert(nn.Module):
@@ -79,23 +79,6 @@ class ModernBert(nn.Module):
         return weights
 
 
-class Rotation(NamedTuple):
-    """By how much each token's channels are turned: cosines and sines, (T, 1, 1, E/2)."""
-
-    cos: Tensor
-    sin: Tensor
-
-    @classmethod
-    def of(cls, position_ids_T: Tensor, head_size: int, theta: float) -> "Rotation":
-        channel = torch.arange(0, head_size, 2, dtype=torch.float32, device=position_ids_T.device)
-        frequency = 1.0 / theta ** (channel / head_size)
-        angle = (position_ids_T.float()[:, None] * frequency)[:, None, None]
-        return cls(angle.cos(), angle.sin())
-
-    def at(self, index_M: Tensor) -> "Rotation":
-        return Rotation(self.cos[index_M], self.sin[index_M])
-
-
 class Rotations(NamedTuple):
     """Blocks that see everything and blocks with a window turn at different speeds."""
 
@@ -148,14 +131,6 @@ class ModernBertLayer(nn.Module):
 
     def rotation(self, rotations: Rotations) -> Rotation:
         return rotations.everywhere if self.window is None else rotations.windowed
-
-
-def rotate(values_TnHE: Tensor, rotation: Rotation, count: int = 1) -> Tensor:
-    """Turn the first `count` of n: channel i of the first half forms a plane with channel i of the second half."""
-    first, second = values_TnHE[:, :count].float().chunk(2, dim=-1)
-    cos, sin = rotation
-    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-    return torch.cat([turned.to(values_TnHE.dtype), values_TnHE[:, count:]], dim=1)
 
 
 def _norm(config: ModernBertConfig) -> nn.LayerNorm:

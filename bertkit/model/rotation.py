@@ -1,0 +1,64 @@
+"""Queries and keys enter, the same turned by angles that grow with a token's position leave."""
+
+# T tokens in the pack, n of query, key and value, H heads, E channels per head
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Rotation(NamedTuple):
+    """By how much each token's channels are turned: cosines and sines, (T, 1, 1, E/2)."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def of(cls, position_ids_T: Tensor, head_size: int, theta: float) -> "Rotation":
+        channel = torch.arange(0, head_size, 2, dtype=torch.float32, device=position_ids_T.device)
+        frequency = 1.0 / theta ** (channel / head_size)
+        angle = (position_ids_T.float()[:, None] * frequency)[:, None, None]
+        return cls(angle.cos(), angle.sin())
+
+    def at(self, index_M: Tensor) -> "Rotation":
+        return Rotation(self.cos[index_M], self.sin[index_M])
+
+
+def rotate(values_TnHE: Tensor, rotation: Rotation, count: int = 1) -> Tensor:
+    """Turn the first `count` of n: channel i of the first half forms a plane with channel i of the second half."""
+    return torch.ops.bertkit.rotate(values_TnHE, rotation.cos, rotation.sin, count)
+
+
+@torch.library.custom_op("bertkit::rotate", mutates_args=())
+def _rotate(values_TnHE: Tensor, cos: Tensor, sin: Tensor, count: int) -> Tensor:
+    """One operator that writes into one array; as a formula it would fill eight."""
+    turned_TnHE = torch.empty_like(values_TnHE)
+    turned_TnHE[:, count:] = values_TnHE[:, count:]
+    first, second = values_TnHE[:, :count].chunk(2, dim=-1)
+    new_first, new_second = turned_TnHE[:, :count].chunk(2, dim=-1)
+    if values_TnHE.dtype == cos.dtype:
+        torch.mul(first, cos, out=new_first).addcmul_(second, sin, value=-1)
+        torch.mul(second, cos, out=new_second).addcmul_(first, sin)
+    else:
+        new_first.copy_(first * cos - second * sin)
+        new_second.copy_(second * cos + first * sin)
+    return turned_TnHE
+
+
+@_rotate.register_fake
+def _(values_TnHE, cos, sin, count):
+    return torch.empty_like(values_TnHE)
+
+
+def _save_for_backward(ctx, inputs, output):
+    _, cos, sin, ctx.count = inputs
+    ctx.save_for_backward(cos, sin)
+
+
+def _backward(ctx, grad_TnHE):
+    cos, sin = ctx.saved_tensors
+    return torch.ops.bertkit.rotate(grad_TnHE.contiguous(), cos, -sin, ctx.count), None, None, None
+
+
+_rotate.register_autograd(_backward, setup_context=_save_for_backward)
