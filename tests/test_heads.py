@@ -134,7 +134,7 @@ def test_bf16_autocast_stays_close_to_fp32(config):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
-@encoders
+@pytest.mark.parametrize("config", [CLASSIC, WINDOWED_LAST], ids=["bert", "windowed"])
 def test_the_packed_path_compiles_without_graph_breaks(config):
     model = MaskedLM(build_encoder(config, seed=3))
     batch = batch_with_targets()
