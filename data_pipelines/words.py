@@ -10,7 +10,7 @@ import numpy as np
 Segmenter = Callable[[str], Iterable[str]]
 """Splits a text into words that, put together again, give the text."""
 
-_LETTER, _DIGIT, _OTHER, _SPACE = range(4)
+_LETTER, _DIGIT, _OTHER, _SPACE, _MARK = range(5)
 
 
 class WordTable(NamedTuple):
@@ -28,7 +28,8 @@ class WordTable(NamedTuple):
         starts_T[:1] = True
         if self.class_V is not None:
             class_T = self.class_V[ids_T]
-            starts_T[1:] |= class_T[1:] != class_T[:-1]
+            # The mark of a word's start may be a token by itself; what follows belongs to it.
+            starts_T[1:] |= (class_T[1:] != class_T[:-1]) & (class_T[:-1] != _MARK)
         return starts_T
 
 
@@ -38,27 +39,35 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     Exact for WordPiece. For the others it agrees with the usual pre-tokenizers but for contractions; what the
     tokenizer itself calls a word (`word_ids`) is exact, and is what prepared shards hold.
     """
-    always_V = np.ones(vocab_size, bool)
-    if any(token.startswith("##") and len(token) > 2 for token in vocabulary):
-        for token, index in vocabulary.items():
-            always_V[index] = not (token.startswith("##") and len(token) > 2)
-        return WordTable(always_V, None)
-    byte_level = any(token.startswith("Ġ") for token in vocabulary)
-    space = "Ġ" if byte_level else "▁"
-    if not any(token.startswith(space) for token in vocabulary):
+    # A byte-level vocabulary has a few tokens like "####" too: what most tokens show decides.
+    shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in ("##", "Ġ", "▁")}
+    mark = max(shown, key=lambda mark: shown[mark])
+    if not shown[mark]:
         raise ValueError(
             "this vocabulary does not show where words start (no ##, Ġ or ▁); give every example its `word_ids`"
         )
+    if mark == "##":
+        return wordpiece_table(vocabulary, vocab_size)
+    always_V = np.ones(vocab_size, bool)
     class_V = np.full(vocab_size, _OTHER, np.int8)
     for token, index in vocabulary.items():
-        always_V[index] = token.startswith((space, "Ċ"))
-        class_V[index] = _character_class(_from_bytes(token) if byte_level else token.lstrip(space))
+        always_V[index] = token.startswith((mark, "Ċ"))
+        class_V[index] = _character_class(_from_bytes(token) if mark == "Ġ" else token.lstrip(mark))
+    if mark in vocabulary:
+        class_V[vocabulary[mark]] = _MARK
     return WordTable(always_V, class_V)
 
 
-def starts_from_word_ids(word_ids: Sequence[int | None]) -> np.ndarray:
+def wordpiece_table(vocabulary: Mapping[str, int], vocab_size: int, prefix: str = "##") -> WordTable:
+    """The table of a WordPiece vocabulary, whose tokens inside a word are written with the prefix."""
+    always_V = np.ones(vocab_size, bool)
+    always_V[[index for token, index in vocabulary.items() if token.startswith(prefix) and token != prefix]] = False
+    return WordTable(always_V, None)
+
+
+def starts_from_word_ids(word_ids: Sequence[int | None] | np.ndarray) -> np.ndarray:
     """Where words start, from a tokenizer's word number for each token (None for special tokens)."""
-    numbers = np.fromiter((-1 if number is None else number for number in word_ids), np.int64, len(word_ids))
+    numbers = np.array(word_ids, np.float64)  # None becomes NaN, which differs from everything
     starts = np.ones(len(numbers), bool)
     starts[1:] = (numbers[1:] != numbers[:-1]) | (numbers[1:] < 0)
     return starts
@@ -66,18 +75,11 @@ def starts_from_word_ids(word_ids: Sequence[int | None]) -> np.ndarray:
 
 def starts_from_segments(text: str, offsets: Sequence[tuple[int, int]], segmenter: Segmenter) -> np.ndarray:
     """Where words start, from a segmenter's words and each token's place in the text."""
-    borders = np.zeros(len(text) + 1, bool)
-    place = 0
-    for word in segmenter(text):
-        borders[place] = True
-        place += len(word)
-    if place != len(text):
-        raise ValueError(f"the segmenter's words make up {place} characters of a text of {len(text)}")
-    first = np.array([start for start, _ in offsets], np.int64)
-    starts = borders[first]
-    # Pieces of one character share its offset; only the first of them starts the word.
-    starts[1:] &= first[1:] != first[:-1]
-    return starts
+    lengths = [len(word) for word in segmenter(text)]
+    if sum(lengths) != len(text):
+        raise ValueError(f"the segmenter's words make up {sum(lengths)} characters of a text of {len(text)}")
+    word_of_token = np.searchsorted(np.cumsum(lengths), [start for start, _ in offsets], side="right")
+    return starts_from_word_ids(word_of_token)
 
 
 def jieba_segmenter() -> Segmenter:
