@@ -1,6 +1,9 @@
 """Rows and a plan enter, the micro-batches of every step leave, made ahead of time by worker processes."""
 
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -35,11 +38,11 @@ def load_steps(
         sampler=range(first_step, last_step),
         num_workers=num_workers,
         prefetch_factor=4 if num_workers else None,
-        pin_memory=torch.cuda.is_available(),
         # Without its own generator the loader would draw from the global one.
         generator=torch.Generator(),
     )
-    yield from zip(range(first_step, last_step), batches, strict=True)
+    for step, arrays in zip(range(first_step, last_step), batches, strict=True):
+        yield step, [_as_tensors(batch) for batch in arrays]
 
 
 def evaluation_batches(
@@ -59,11 +62,23 @@ def evaluation_batches(
         yield collator.collate_rows(rows.gather(row_ids), row_ids, np.zeros_like(row_ids), step=0)
 
 
+def _as_tensors(batch: PackedBatch) -> PackedBatch:
+    """The batch as tensors, ready to be copied to a GPU where there is one."""
+    import torch
+
+    values: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+    packed = PackedBatch(**(values | tensors))
+    return packed.pin_memory() if torch.cuda.is_available() else packed
+
+
 class _Steps:
-    """The micro-batches of a step, by its number."""
+    """The micro-batches of a step, by its number, as numpy arrays: a tensor sent by a worker holds a file open until
+    it is used, and with many micro-batches ahead a process soon has no more."""
 
     def __init__(self, rows, plan, collator, rank, world_size, micro_batch):
-        self.rows, self.plan, self.collator = rows, plan, collator
+        self.rows, self.plan, self.collator = rows, plan, copy(collator)
+        self.collator.return_tensors = "np"
         self.rank, self.world_size, self.micro_batch = rank, world_size, micro_batch
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
