@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from data_pipelines.config import CorpusConfig, TokenizerConfig
-from data_pipelines.corpus import corpus_bytes, read_documents, text_hash
+from data_pipelines.corpus import corpus_bytes, read_documents
 from data_pipelines.vocabulary import special_ids_of, written
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -44,7 +46,7 @@ class Tokenizer:
         backend.no_truncation()
         self.backend, self.special, self.max_length = backend, special, max_length
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
         """One more than the largest id."""
         return max(self.backend.get_vocab().values()) + 1
@@ -52,7 +54,8 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """Tells two tokenizers apart that would give other ids."""
-        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+        roles = [getattr(self.special, f"{role}_id") for role in _ROLES]
+        return hashlib.sha256(f"{roles}{self.backend.to_str()}".encode()).hexdigest()
 
     def save(self, folder: Path | str) -> None:
         """Write the files that `load_tokenizer` and transformers' `AutoTokenizer` open."""
@@ -82,7 +85,7 @@ def train_tokenizer(
     folder: Path | str,
     report: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> Tokenizer:
-    """Train on a sample of the corpus and save to `folder`. `report` is told of characters read and to be read."""
+    """Train on a sample of the corpus and save to `folder`. `report` is told of the bytes read and to be read."""
     train = _train_wordpiece if config.kind == "wordpiece" else _train_bpe
     backend = train(config, lambda: _sample(corpus, config, report))
     if backend is None:
@@ -121,26 +124,22 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
 
 
 def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
-    """BERT's kind, in two passes: the library numbers the single-character pieces in the order of a hash table, which
-    is another one in every process, and breaks ties by these numbers. The first pass finds the pieces, the second
-    gets them sorted."""
+    """BERT's kind. The library numbers single characters in the order of a hash table, which is another one in every
+    process, and breaks ties by these numbers. So we look for the characters first and hand them over sorted."""
     backend = Backend(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(strip_accents=config.lowercase, lowercase=config.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=0, min_frequency=0, show_progress=False)
-    backend.train_from_iterator(sample(), trainer)
-    pieces = [piece for piece in backend.get_vocab() if piece != "[UNK]"]
-    if not pieces:
+    letters, inside = _count_letters(sample(), backend)
+    if not letters:
         return None
-    letters = {piece for piece in pieces if len(piece) == 1}
+    # A large script must not fill the vocabulary with single characters: its rarest stay unknown.
     most = max(1, config.vocab_size // 4)
-    kept = letters if len(letters) <= most else _most_frequent(letters, most, sample())
-    continuing = sorted(piece for piece in pieces if len(piece) > 1 and piece.removeprefix("##") in kept)
+    kept = sorted(sorted(letters, key=lambda letter: (-letters[letter], letter))[:most])
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
-        special_tokens=SPECIAL_TOKENS + continuing,
-        initial_alphabet=sorted(kept),
+        special_tokens=SPECIAL_TOKENS + [f"##{letter}" for letter in kept if letter in inside],
+        initial_alphabet=kept,
         limit_alphabet=len(kept),
         show_progress=False,
     )
@@ -152,17 +151,37 @@ def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]
     return trained
 
 
-def _most_frequent(letters: set[str], most: int, texts: Iterator[str]) -> set[str]:
-    """A large script must not fill the vocabulary with single characters: its rarest stay unknown."""
-    counts = Counter[str]()
+def _count_letters(texts: Iterator[str], backend: Backend) -> tuple[Counter[str], set[str]]:
+    """How often each normalised character occurs, and which of them stand inside a word, after its first."""
+
+    def joins(char: str) -> bool:
+        """Whether a character lets those around it be one word. One that the normaliser drops does."""
+        return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{char}a"))) == 1
+
+    counts, inside = np.zeros((2, sys.maxunicode + 1), np.int64)
+    known, joining = np.zeros((2, sys.maxunicode + 1), bool)
     for text in texts:
-        counts.update(text.lower())
-    return set(sorted(letters, key=lambda letter: (-counts[letter], letter))[:most])
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        for code in np.unique(codes[~known[codes]]):
+            known[code], joining[code] = True, joins(chr(code))
+        joined = joining[codes]
+        for total, some in ((counts, codes), (inside, codes[1:][joined[1:] & joined[:-1]])):
+            here = np.bincount(some)
+            total[: len(here)] += here
+    letters, inner = Counter[str](), set[str]()
+    for code in np.flatnonzero(counts):
+        normalised = backend.normalizer.normalize_str(chr(code)).strip()
+        inner.update(normalised if inside[code] else normalised[1:])
+        for letter in normalised:
+            letters[letter] += int(counts[code])
+    return letters, inner
 
 
 def _train_bpe(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
     """RoBERTa's kind: merges of bytes, so that nothing is unknown."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
+    if config.vocab_size < len(SPECIAL_TOKENS) + len(alphabet):
+        raise ValueError(f"vocab_size must be at least 261 for bpe (256 bytes, 5 special), got {config.vocab_size}")
     backend = Backend(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -185,20 +204,25 @@ def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[s
     """Documents taken evenly from the whole corpus until the cap, their overlong words cut."""
     size, cap = corpus_bytes(corpus), config.sample_mb << 20
     share = min(1.0, cap / size) if size else 1.0
-    bound = int(share * 2**64)
-    overlong = re.compile(rf"\S{{{config.max_word_chars}}}(?=\S)")
     expected = None if size is None else int(size * share)
-    taken, done = False, 0
+    overlong = re.compile(rf"\S{{{config.max_word_chars}}}(?=\S)")
+    due, done = 0.0, 0
     for document in read_documents(corpus):
-        if not document.continued:
-            taken = share == 1.0 or text_hash(document.text) < bound
-        if taken:
-            done += len(document.text)
-            report(done, expected)
-            yield overlong.sub(r"\g<0> ", document.text)
-            # A size unknown beforehand, or a compressed file larger than thought: stop at the cap.
-            if done >= cap:
-                return
+        text = document.text
+        size = len(text.encode())
+        due += size * share
+        if due <= 0:
+            continue
+        due -= size
+        done += size
+        report(done, expected)
+        # Looking at the words first is faster than the expression, and most documents have no such word.
+        if max(map(len, text.split())) > config.max_word_chars:
+            text = overlong.sub(r"\g<0> ", text)
+        yield text
+        # A size unknown beforehand, or a compressed file larger than thought: stop at the cap.
+        if done >= cap:
+            return
 
 
 def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
