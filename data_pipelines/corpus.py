@@ -1,7 +1,6 @@
 """Files, folders, globs and Hugging Face datasets enter, documents leave, one at a time and in a fixed order."""
 
 import glob
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_pipelines.config import CorpusConfig
-from data_pipelines.readers import READERS, Piece, read_hub, reader_of
+from data_pipelines.digest import file_hash, text_hash
+from data_pipelines.hub import read_hub
+from data_pipelines.readers import MAX_CHARS, READERS, Piece, reader_of
+
+_HASHED_CHARS = MAX_CHARS // 16
 
 
 class Document(NamedTuple):
@@ -19,7 +22,7 @@ class Document(NamedTuple):
     place: str
     """file:line where it starts."""
     continued: bool
-    """Goes on from the part before it."""
+    """Goes on from the part handed out before it."""
     repeat: int
     """How often the document was handed out before, where its source has a weight above 1."""
 
@@ -31,6 +34,14 @@ class Source(NamedTuple):
     weight: float
     path: Path | None
     hub: str | None
+
+    @property
+    def files(self) -> list[Path]:
+        """The files on this machine that the source consists of; none for a dataset on the hub."""
+        if self.path is not None:
+            return [self.path]
+        folder = Path((self.hub or "").partition(":")[0])
+        return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
 
 
 def find_sources(config: CorpusConfig) -> list[Source]:
@@ -57,11 +68,14 @@ def read_documents(config: CorpusConfig) -> Iterator[Document]:
         seen = SeenParagraphs()
     for source in find_sources(config):
         for repeat in range(_passes(source.weight)):
+            begun = False
             for text, place, continued in _take_share(_pieces(source, config), source.weight - repeat):
+                begun = begun and continued
                 if seen is not None:
                     text = seen.remove_from(text)
                 if text:
-                    yield Document(text, place, continued, repeat)
+                    yield Document(text, place, begun, repeat)
+                    begun = True
 
 
 def corpus_bytes(config: CorpusConfig) -> int | None:
@@ -77,35 +91,36 @@ def corpus_bytes(config: CorpusConfig) -> int | None:
 
 
 def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> list[dict]:
-    """What identifies each file: name, size and sha256.
+    """What identifies each file: name, size and sha256. A dataset on the hub has its name alone.
 
-    A file that has the size and time it had in `known` is taken as unchanged and not read again.
+    A file that has the place, size and time it had in `known` is taken as unchanged and not read again.
     """
-    before = {entry["name"]: entry for entry in known}
-    entries = []
+    entries: list[dict] = []
+    before = list(known)
     for source in find_sources(config):
-        if source.path is None:
+        if not source.files:
             entries.append({"name": source.name, "weight": source.weight})
-            continue
-        status = source.path.stat()
-        entry = {
-            "name": source.path.name,
-            "weight": source.weight,
-            "size": status.st_size,
-            "modified": status.st_mtime_ns,
-        }
-        same = before.get(entry["name"])
-        if same and all(same.get(key) == entry[key] for key in entry):
-            entry["sha256"] = same["sha256"]
-        else:
-            entry["sha256"] = _sha256(source.path)
-        entries.append(entry)
+        for path in source.files:
+            status = path.stat()
+            entry = {
+                "name": path.name,
+                "weight": source.weight,
+                "size": status.st_size,
+                "modified": status.st_mtime_ns,
+            }
+            same = before[len(entries)] if len(entries) < len(before) else {}
+            unchanged = entry.items() <= same.items()
+            entries.append(entry | {"sha256": (unchanged and same.get("sha256")) or file_hash(path)})
     return entries
 
 
-def text_hash(text: str) -> int:
-    """64 bits that depend on the text alone: what decides about a document, whatever else the corpus holds."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+def document_hash(text: str, purpose: str) -> int:
+    """64 bits that depend on a document's start alone: what decides about it, whatever else the corpus holds.
+
+    Where a very long line is cut into parts depends on what stands before it, so only as much is looked at as every
+    first part has.
+    """
+    return text_hash(text[:_HASHED_CHARS], purpose)
 
 
 def _split_weight(entry: str) -> tuple[str, float]:
@@ -128,7 +143,7 @@ def _expand(pattern: str) -> list[str]:
             raise ValueError(f"the folder {pattern} holds no {' '.join(READERS)} file (nor one of them as .gz)")
         return found
     if path.exists():
-        return [str(path)]  # a named pipe or device: read as plain text
+        raise ValueError(f"{pattern} is neither file nor folder; a corpus is read more than once, so save it as a file")
     if glob.has_magic(pattern):
         found = sorted(file for file in glob.glob(str(path), recursive=True) if os.path.isfile(file))
         if found:
@@ -156,14 +171,6 @@ def _take_share(pieces: Iterator[Piece], share: float) -> Iterator[Piece]:
     taken = False
     for piece in pieces:
         if not piece.continued:
-            taken = share >= 1 or text_hash(piece.text) < bound
+            taken = share >= 1 or document_hash(piece.text, "weight") < bound
         if taken:
             yield piece
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

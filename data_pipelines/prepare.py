@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_pipelines.config import CorpusConfig, PrepareConfig
-from data_pipelines.corpus import Document, corpus_bytes, fingerprint_sources, read_documents, text_hash
+from data_pipelines.corpus import Document, corpus_bytes, document_hash, fingerprint_sources, read_documents
 from data_pipelines.rows import RowBuilder
 from data_pipelines.shards import FORMAT, MANIFEST, SPLITS, read_manifest, write_json, write_shard
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer
@@ -235,7 +235,7 @@ def _fill(folder, state, corpus, tokenizer, config, part, estimate, report) -> N
             documents += 1
             chars += len(document.text)
             if not document.continued:
-                validation = text_hash(document.text) < config.validation_share * 2**64
+                validation = document_hash(document.text, "validation") < config.validation_share * 2**64
             if not (validation and document.repeat):
                 builders["validation" if validation else "train"].add(ids, starts_word)
         held = sum(builder.num_tokens for builder in builders.values())

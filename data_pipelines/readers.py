@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 
 from data_pipelines.config import CorpusConfig
 
-BLOCK_BYTES = 1 << 20
-MAX_CHARS = 1 << 20
+BLOCK_BYTES = 1 << 18
+MAX_CHARS = 1 << 18
 """A longer document is handed out in parts, so that one line of 50 MB costs no more memory than a page."""
 MAX_RECORD_BYTES = 1 << 28
 """A longer JSON line or CSV record is refused: it must be held at once to be read."""
@@ -47,9 +47,10 @@ def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     """Plain text, its documents separated by blank lines or by every line break."""
     by_line = config.documents == "line"
     held: list[str] = []
-    size, first, continued, glued = 0, 1, False, False
+    size, first, continued, glued, only_blanks = 0, 1, False, False, True
     for line in read_lines(path, config.errors, cut_long=True):
-        blank = line.ends and not glued and not line.text.strip()
+        only_blanks = (only_blanks or not glued) and not line.text.strip()
+        blank = line.ends and only_blanks
         if not blank:
             if not held:
                 first = line.number
@@ -61,13 +62,14 @@ def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
         glued = not line.ends
         border = line.ends if by_line else blank
         if size >= MAX_CHARS or (border and held):
-            yield from _piece(held, f"{path}:{first}", continued)
-            continued = not border
+            if text := _unless_blank(held):
+                yield Piece(text, f"{path}:{first}", continued)
+                continued = True
             held, size = [], 0
-        elif border:
+        if border:
             continued = False
-    if held:
-        yield from _piece(held, f"{path}:{first}", continued)
+    if text := _unless_blank(held):
+        yield Piece(text, f"{path}:{first}", continued)
 
 
 def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
@@ -84,20 +86,33 @@ def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
             raise ValueError(
                 f"{place}: expected an object with the field {config.field!r}, got {type(record).__name__}"
             )
-        yield from _field(record, config.field, place)
+        yield from pieces_of_field(record, config, place)
 
 
 def read_csv(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     """CSV with a header line, the document in the named column."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     lines = (line.text + "\n" for line in read_lines(path, config.errors, cut_long=False))
-    records = csv.DictReader(lines, strict=True)
+    records = csv.reader(lines, strict=True)
+    header: list[str] = []
     first = 1
     try:
         for record in records:
             # A quoted field may hold line breaks: the record starts where the one before it ended.
-            place, first = f"{path}:{first + 1}", records.line_num
-            yield from _field(record, config.field, place)
+            place, first = f"{path}:{first}", records.line_num + 1
+            if not record:
+                continue  # a blank line
+            if header and len(record) != len(header):
+                raise ValueError(
+                    f"{place}: {len(record)} columns where the header has {len(header)}; "
+                    f'a text that holds commas needs quotes: "..."'
+                )
+            if header:
+                yield from pieces_of_field(dict(zip(header, record, strict=True)), config, place)
+            elif config.field in record:
+                header = record
+            else:
+                raise ValueError(_no_field(place, config.field, record))
     except csv.Error as error:
         raise ValueError(f"{path}:{records.line_num}: not CSV: {error}") from None
 
@@ -113,50 +128,16 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[Piece]:
             with _open_bytes(path) as source, open(unpacked, "wb") as target:
                 shutil.copyfileobj(source, target)
         try:
-            file = pyarrow.parquet.ParquetFile(unpacked if path.suffix == ".gz" else path)
+            file = pyarrow.parquet.ParquetFile(unpacked if path.suffix == ".gz" else path, buffer_size=BLOCK_BYTES)
             if config.field not in file.schema_arrow.names:
                 raise ValueError(_no_field(f"{path}", config.field, file.schema_arrow.names))
             row = 0
-            for batch in file.iter_batches(batch_size=256, columns=[config.field]):
-                for value in batch.column(0).to_pylist():
+            for batch in file.iter_batches(batch_size=16, columns=[config.field]):
+                for value in batch.column(0):
                     row += 1
-                    yield from _field({config.field: value}, config.field, f"{path}:row {row}")
+                    yield from pieces_of_field({config.field: _bytes_or_value(value)}, config, f"{path}:row {row}")
         except pyarrow.ArrowException as error:
             raise ValueError(f"{path}: not readable as Parquet: {error}") from None
-
-
-def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
-    """A Hugging Face dataset, NAME[:SPLIT[:CONFIG]], streamed."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    path, _, rest = name.partition(":")
-    split, _, subset = rest.partition(":")
-    try:
-        if not Path(path).exists():
-            _check_hub_is_reachable()
-        rows = datasets.load_dataset(path, subset or None, split=split or "train", streaming=True)
-    except Exception as error:  # the library raises a dozen kinds, from its own and from three HTTP stacks
-        raise ValueError(
-            f"the Hugging Face dataset {path!r} cannot be opened ({type(error).__name__}: {_first_line(error)}); "
-            f"without a network, save it elsewhere as Parquet or JSON Lines and give that file's path"
-        ) from None
-    for number, record in enumerate(rows, start=1):
-        yield from _field(record, config.field, f"hf:{name}:row {number}")
-
-
-def _check_hub_is_reachable() -> None:
-    """Fail at once without a network, where the library would try again for half a minute."""
-    import socket
-    from urllib.parse import urlsplit
-
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return  # the library then looks at its cache alone
-    address = urlsplit(constants.ENDPOINT)
-    port = address.port or {"http": 80}.get(address.scheme, 443)
-    socket.create_connection((address.hostname, port), timeout=5).close()
 
 
 READERS: dict[str, Callable[[Path, CorpusConfig], Iterator[Piece]]] = {
@@ -175,8 +156,7 @@ def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
     number = 1
     with _open_bytes(path) as stream:
         for block, ends in _blocks(stream, path, cut_long):
-            text = _decode(block, path, number, errors)
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
+            text = _decode(block, errors, f"{path}", number)
             lines = text.split("\n")
             if ends and not lines[-1]:
                 lines.pop()  # what follows the last line break
@@ -194,50 +174,53 @@ def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[byt
     if held.startswith(b"\x1f\x8b"):
         raise ValueError(f"{path}:1: these are gzip bytes in a file not named .gz; rename it to {path.name}.gz")
     held = held.removeprefix(codecs.BOM_UTF8)
-    while chunk := stream.read(BLOCK_BYTES):
+    # A record that must be held at once is read in blocks that double, lest it is copied for every block.
+    while chunk := stream.read(BLOCK_BYTES if cut_long else max(BLOCK_BYTES, len(held))):
         held += chunk
-        cut = held.rfind(b"\n") + 1
+        # A carriage return at the very end may be half of a line break.
+        cut = held.rfind(b"\n") + 1 or held.rfind(b"\r", 0, -1) + 1
         ends = bool(cut)
         if not cut:
             if not cut_long:
                 if len(held) > MAX_RECORD_BYTES:
-                    raise ValueError(f"{path}: a record is longer than {MAX_RECORD_BYTES >> 20} MB")
+                    raise ValueError(f"{path}: a line is longer than {MAX_RECORD_BYTES >> 20} MB; split its text")
                 continue
             cut = _cut_inside(held)
-        yield held[:cut], ends
+        if cut:
+            yield held[:cut], ends
         held = held[cut:]
     if held:
         yield held, True
 
 
 def _cut_inside(block: bytes) -> int:
-    """Where to cut a block without line break: after its last space, else before its last whole character."""
-    space = block.rfind(b" ", len(block) // 2)
-    cut = space + 1 if space >= 0 else len(block) - 4
-    while 0 < cut < len(block) and (block[cut] & 0xC0 == 0x80 or block[cut - 1 : cut] == b"\r"):
-        cut -= 1
-    return max(cut, 1)
+    """Where to cut a block without line break: after its last space, else before its last whole character. The end
+    stays, so that the line ends in the next block."""
+    last = len(block) - 1
+    cut = block.rfind(b" ", last // 2, last) + 1
+    return cut or next((at for at in range(last, max(last - 4, -1), -1) if block[at] & 0xC0 != 0x80), last)
 
 
-def _decode(block: bytes, path: Path, number: int, errors: str) -> str:
-    if errors == "replace":
-        return block.decode("utf-8", "replace").replace("\0", "�")
+def _decode(data: bytes, errors: str, place: str, line: int | None = None) -> str:
+    """Text whose line breaks are all \\n. An error names the place, with the line where `line` is the first one."""
+
+    def where(before: bytes) -> str:
+        breaks = before.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n")
+        return place if line is None else f"{place}:{line + breaks}"
+
     try:
-        text = block.decode("utf-8")
+        text = data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        line = number + _line_breaks(block[: error.start])
         raise ValueError(
-            f"{path}:{line}: not UTF-8 (byte 0x{block[error.start]:02x}); convert the file, "
+            f"{where(data[: error.start])}: not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, "
             f"or replace such bytes with errors=replace"
         ) from None
     if "\0" in text:
-        line = number + _line_breaks(text[: text.index("\0")].encode())
-        raise ValueError(f"{path}:{line}: a NUL character; remove it, or replace it with errors=replace")
-    return text
-
-
-def _line_breaks(block: bytes) -> int:
-    return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n")
+        if errors == "strict":
+            before = data[: data.index(b"\0")]
+            raise ValueError(f"{where(before)}: a NUL character; remove it, or replace it with errors=replace")
+        text = text.replace("\0", "\ufffd")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _open_bytes(path: Path) -> IO[bytes]:
@@ -265,30 +248,39 @@ class _CheckedGzip:
         self._file.close()
 
 
-def _piece(lines: list[str], place: str, continued: bool) -> Iterator[Piece]:
+def _unless_blank(lines: list[str]) -> str:
     text = "\n".join(lines)
-    if text.strip():
-        yield Piece(text, place, continued)
+    return text if text.strip() else ""
 
 
-def _field(record: dict, field: str, place: str) -> Iterator[Piece]:
-    if field not in record:
-        raise ValueError(_no_field(place, field, list(record)))
-    text = record[field]
+def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[Piece]:
+    """The document in a record's field, in parts where it is long."""
+    if config.field not in record:
+        raise ValueError(_no_field(place, config.field, list(record)))
+    text = record[config.field]
     if text is None:
         return
-    if not isinstance(text, str):
-        raise ValueError(f"{place}: the field {field!r} holds {type(text).__name__}, not text")
+    if not isinstance(text, (str, bytes)):
+        raise ValueError(f"{place}: the field {config.field!r} holds {type(text).__name__}, not text")
+    # JSON can spell out halves of characters ("\\ud800"), which the decoder then meets as invalid bytes.
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    text = _decode(data, config.errors, place)
+    continued = False
     for start in range(0, len(text), MAX_CHARS):
         part = text[start : start + MAX_CHARS]
         if part.strip():
-            yield Piece(part, place, start > 0)
+            yield Piece(part, place, continued)
+            continued = True
+
+
+def _bytes_or_value(value: Any) -> Any:
+    """A cell of an Arrow table, text as the bytes it is stored in: they need not be UTF-8."""
+    import pyarrow
+
+    is_text = pyarrow.types.is_string(value.type) or pyarrow.types.is_large_string(value.type)
+    return value.as_buffer().to_pybytes() if is_text and value.is_valid else value.as_py()
 
 
 def _no_field(place: str, field: str, names: list) -> str:
     shown = ", ".join(str(name) for name in names if name is not None) or "none"
     return f"{place}: no field {field!r}; the fields are {shown} (choose one with field=NAME)"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:200]

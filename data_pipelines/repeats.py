@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from data_pipelines.digest import text_hash
+
 _RECENT = 1 << 20
 
 
@@ -14,15 +16,12 @@ class SeenParagraphs:
 
     def remove_from(self, text: str) -> str:
         """The text without the paragraphs (lines) that occurred before, here or in an earlier text."""
-        return "\n".join(line for line in text.split("\n") if self._is_new(line))
+        return "\n".join(line for line in text.split("\n") if self._is_new(line.strip()))
 
-    def _is_new(self, line: str) -> bool:
-        from data_pipelines.corpus import text_hash
-
-        line = line.strip()
-        if not line:
+    def _is_new(self, paragraph: str) -> bool:
+        if not paragraph:
             return False
-        key = text_hash(line)
+        key = text_hash(paragraph, "paragraph")
         if key in self._recent or self._is_older(key):
             return False
         self._recent.add(key)

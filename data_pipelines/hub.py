@@ -1,0 +1,55 @@
+"""The name of a Hugging Face dataset enters, its documents leave, streamed; without a network it ends at once."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from data_pipelines.config import CorpusConfig
+from data_pipelines.readers import Piece, pieces_of_field
+
+
+def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
+    """A Hugging Face dataset, NAME[:SPLIT[:CONFIG]], streamed."""
+    path, _, rest = name.partition(":")
+    split, _, subset = rest.partition(":")
+    records = _hub_records(path, split or "train", subset or None)
+    for number in count(1):
+        try:
+            record = next(records, None)
+        except Exception as error:  # the library raises a dozen kinds, from its own and from three HTTP stacks
+            raise ValueError(
+                f"the Hugging Face dataset {path!r} cannot be read ({type(error).__name__}: {_first_line(error)}); "
+                f"without a network, save it elsewhere as Parquet or JSON Lines and give that file's path"
+            ) from None
+        if record is None:
+            return
+        yield from pieces_of_field(record, config, f"hf:{name}:row {number}")
+
+
+def _hub_records(path: str, split: str, subset: str | None) -> Iterator[dict]:
+    import datasets
+
+    datasets.disable_progress_bars()
+    if not Path(path).exists():
+        _check_hub_is_reachable()
+    yield from datasets.load_dataset(path, subset, split=split, streaming=True)
+
+
+def _check_hub_is_reachable() -> None:
+    """Fail at once without a network, where the library would try again for half a minute."""
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    from huggingface_hub import constants
+
+    address = urlsplit(constants.ENDPOINT)
+    # Offline, the library looks at its cache alone; behind a proxy, only the proxy is reached directly.
+    if constants.HF_HUB_OFFLINE or address.scheme in getproxies():
+        return
+    port = address.port or {"http": 80}.get(address.scheme, 443)
+    socket.create_connection((address.hostname, port), timeout=5).close()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:200]
