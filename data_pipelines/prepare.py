@@ -1,9 +1,9 @@
 """A corpus and a tokenizer enter, a folder of token shards leaves, once, outside of any training process."""
 
-import hashlib
 import json
 import re
 import shutil
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
@@ -11,16 +11,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tokenizers import Encoding
+from tokenizers.models import WordPiece
 
 from data_pipelines.config import CorpusConfig, PrepareConfig
-from data_pipelines.corpus import Document, corpus_bytes, document_hash, fingerprint_sources, read_documents
+from data_pipelines.corpus import Document, corpus_bytes, document_hash, read_documents
+from data_pipelines.origin import identify, refuse_other
 from data_pipelines.rows import RowBuilder
-from data_pipelines.shards import FORMAT, MANIFEST, SPLITS, read_manifest, write_json, write_shard
+from data_pipelines.shards import (
+    FORMAT,
+    MANIFEST,
+    SPLITS,
+    check_files,
+    fingerprint_of,
+    read_manifest,
+    token_type,
+    write_json,
+    write_shard,
+)
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer
-from data_pipelines.words import Segmenter, jieba_segmenter, starts_from_segments, starts_from_word_ids, word_table
+from data_pipelines.words import Segmenter, jieba_segmenter, starts_from_segments, starts_from_word_ids, wordpiece_table
 
 PROGRESS = "progress.json"
-_BATCH_CHARS = 1 << 21
+_BATCH_CHARS = 1 << 20
+_ESTIMATE_CHARS = 1 << 18
 
 
 class Part(NamedTuple):
@@ -67,21 +81,22 @@ def prepare(
     tokenizer = load_tokenizer(tokenizer_path)
     _check_tokenizer(tokenizer, tokenizer_path)
     state = _read_state(folder)
-    identity = identify(corpus, tokenizer, config, part, known=state["identity"]["sources"] if state else ())
+    known = state["identity"]["sources"] if state else ()
+    identity = identify(corpus, tokenizer, config, part or Part(), known)
     if state:
         refuse_other(identity, state["identity"], folder)
-        if "shards" in state:
+        for split in SPLITS:
+            check_files(folder, state["shards"][split])
+        if "fingerprint" in state:
             return folder
-    else:
-        state = {"identity": identity, "documents": 0, "chars": 0, "train": [], "validation": []}
+    estimate = _estimate(corpus, tokenizer, part or Part())
+    if not state:
+        state = {"identity": identity, "documents": 0, "chars": 0, "shards": {split: [] for split in SPLITS}}
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / PROGRESS, state)
-    estimate = _estimate(corpus, tokenizer, part or Part())
     _check_disk(folder, estimate, state)
     _fill(folder, state, corpus, tokenizer, config, part or Part(), estimate, report)
-    if not any(entry["num_tokens"] for entry in state["train"] + state["validation"]) and not part:
-        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text")
-    _finish(folder, tokenizer, identity, {split: state[split] for split in SPLITS})
+    _finish(folder, tokenizer, identity, state["shards"])
     return folder
 
 
@@ -94,69 +109,22 @@ def merge(folder: Path | str) -> Path:
     if not found:
         raise ValueError(f"{folder} holds no parts; make them with 'bertkit prepare --part 1/N', 2/N, ...")
     manifests = {path.name: read_manifest(path) for path in found}
-    of = manifests[found[0].name]["identity"]["part"][1]
-    expected = [Part(number, of).folder for number in range(1, of + 1)]
-    missing = [name for name in expected if name not in manifests]
-    if missing:
+    _, of = manifests[found[0].name]["identity"]["part"]
+    expected = {Part(number, of).folder: [number, of] for number in range(1, of + 1)}
+    if missing := [name for name in expected if name not in manifests]:
         raise ValueError(f"{folder} lacks {len(missing)} of {of} parts: {', '.join(missing[:5])}")
-    whole = {key: value for key, value in manifests[found[0].name]["identity"].items() if key != "part"}
+    if foreign := [name for name in manifests if name not in expected]:
+        raise ValueError(f"{folder} holds {foreign[0]} beside {of} other parts; remove what does not belong")
+    whole = manifests[found[0].name]["identity"]
     shards: dict[str, list] = {split: [] for split in SPLITS}
     for name, manifest in manifests.items():
-        refuse_other(whole, {key: value for key, value in manifest["identity"].items() if key != "part"}, folder / name)
+        refuse_other(whole | {"part": expected[name]}, manifest["identity"], folder / name)
         for split in SPLITS:
+            check_files(folder / name, manifest["shards"][split])
             shards[split] += [entry | {"name": f"{name}/{entry['name']}"} for entry in manifest["shards"][split]]
     first = load_tokenizer(folder / found[0].name / "tokenizer")
-    _finish(folder, first, whole | {"part": [1, 1]}, shards)
+    _finish(folder, first, whole | {"part": list(Part())}, shards)
     return folder
-
-
-def identify(
-    corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: Part | None = None, known=()
-) -> dict[str, Any]:
-    """Everything the shards depend on."""
-    options = {name: value for name, value in vars(corpus).items() if name != "corpus"}
-    return {
-        "sources": fingerprint_sources(corpus, known),
-        "corpus": options,
-        "tokenizer": tokenizer.fingerprint,
-        "prepare": dict(vars(config)),
-        "part": list(part or Part()),
-    }
-
-
-def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path) -> None:
-    """Stop if a folder was made from something else, and say from what."""
-    for key, label in (
-        ("sources", "the corpus"),
-        ("corpus", "a corpus setting"),
-        ("tokenizer", "the tokenizer"),
-        ("prepare", "a setting"),
-        ("part", "the part"),
-    ):
-        before, now = _timeless(found.get(key)), _timeless(wanted.get(key))
-        if before != now:
-            raise ValueError(
-                f"{folder} was prepared from something else: {label} changed {_difference(before, now)}; "
-                f"choose another folder, or remove this one"
-            )
-
-
-def _timeless(value: Any) -> Any:
-    """A file that was touched but holds the same bytes is the same file."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [{key: item for key, item in entry.items() if key != "modified"} for entry in value]
-    return value
-
-
-def _difference(before: Any, now: Any) -> str:
-    if isinstance(before, dict) and isinstance(now, dict):
-        changed = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key)]
-        return f"({', '.join(f'{key}: {before.get(key)} then, {now.get(key)} now' for key in sorted(changed))})"
-    if isinstance(before, list) and before and isinstance(before[0], dict):
-        old, new = ({entry["name"]: entry for entry in entries} for entries in (before, now))
-        names = [name for name in old | new if old.get(name) != new.get(name)] or list(old)
-        return f"({', '.join(names[:3])})"
-    return f"({str(before)[:12]} then, {str(now)[:12]} now)"
 
 
 def _read_state(folder: Path) -> dict[str, Any] | None:
@@ -166,11 +134,13 @@ def _read_state(folder: Path) -> dict[str, Any] | None:
     if (folder / PROGRESS).exists():
         try:
             state = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-            state["identity"]["sources"], state["documents"], state["train"], state["validation"]
-            return state
+            state["identity"]["sources"], state["documents"], state["chars"]
+            # Before its first shard a preparation has nothing to go on with, nor to refuse another corpus for.
+            return state if any(state["shards"][split] for split in SPLITS) else None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / PROGRESS} is damaged ({error}); remove {folder} and start again") from None
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+    # Killed while it wrote its very first file, a preparation leaves that.
+    if folder.is_file() or (folder.is_dir() and any(path.name != f"{PROGRESS}.new" for path in folder.iterdir())):
         raise ValueError(f"{folder} holds something that is no prepared data; choose another folder")
     return None
 
@@ -183,14 +153,16 @@ def _check_tokenizer(tokenizer: Tokenizer, path: Path | str) -> None:
 
 def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> dict[str, float | None]:
     """Characters in all and tokens per character, from the corpus's size and its first documents."""
-    texts = [document.text for document in islice(read_documents(corpus), 64)]
+    texts = [document.text for document in next(_batches(read_documents(corpus), _ESTIMATE_CHARS), [])]
+    if not texts:
+        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text")
     chars = sum(map(len, texts))
     tokens = sum(len(encoding) for encoding in tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False))
-    bytes_per_char = sum(len(text.encode("utf-8", "replace")) for text in texts) / max(chars, 1)
+    bytes_per_char = sum(len(text.encode()) for text in texts) / chars
     size = corpus_bytes(corpus)
     return {
-        "chars": None if size is None else size / max(bytes_per_char, 1) / part.of,
-        "tokens_per_char": tokens / max(chars, 1),
+        "chars": None if size is None else size / bytes_per_char / part.of,
+        "tokens_per_char": tokens / chars,
         "bytes_per_token": (2 if tokenizer.vocab_size <= 2**16 else 4) + 1 / 8 + 0.2,
     }
 
@@ -199,7 +171,7 @@ def _check_disk(folder: Path, estimate: dict[str, Any], state: dict[str, Any]) -
     needed = _estimated_bytes(estimate)
     if needed is None:
         return
-    needed -= sum(entry["tokens"]["size"] for split in SPLITS for entry in state[split])
+    needed -= sum(entry["tokens"]["size"] for split in SPLITS for entry in state["shards"][split])
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OSError(f"{folder}: the shards need about {needed:,} bytes, {free:,} are free")
@@ -213,44 +185,43 @@ def _estimated_bytes(estimate: dict[str, Any]) -> int | None:
 
 def _fill(folder, state, corpus, tokenizer, config, part, estimate, report) -> None:
     """Read on after the last full shard, encode, and write shard after shard."""
-    vocab_size = tokenizer.vocab_size
+    shards = state["shards"]
     builders = {split: RowBuilder(tokenizer.special, config) for split in SPLITS}
-    documents, chars = state["documents"], state["chars"]
-    written = sum(entry["num_tokens"] for split in SPLITS for entry in state[split])
+    written = sum(entry["num_tokens"] for split in SPLITS for entry in shards[split])
 
     def flush() -> None:
         for split, builder in builders.items():
-            rows = builder.take()
-            if len(rows.ids_T):
-                name = f"{split}-{len(state[split]):05d}"
-                state[split].append(write_shard(folder, name, rows, vocab_size))
-        state["documents"], state["chars"] = documents, chars
+            if builder.num_tokens:
+                name = f"{split}-{len(shards[split]):05d}"
+                shards[split].append(write_shard(folder, name, builder.take(), tokenizer.vocab_size))
         write_json(folder / PROGRESS, state)
 
-    mine = _documents_of_part(read_documents(corpus), part)
-    batches = _batches(_skip(mine, documents))
+    encode, to_arrays = _encoder(tokenizer, config)
+    documents = islice(_documents_of_part(read_documents(corpus), part), state["documents"], None)
     validation = False
-    for batch, ids_D, starts_word_D in _encode_ahead(batches, tokenizer, config):
-        for document, ids, starts_word in zip(batch, ids_D, starts_word_D, strict=True):
-            documents += 1
-            chars += len(document.text)
+    for batch, encodings in _encode_ahead(_batches(documents, _BATCH_CHARS), encode):
+        chosen: dict[str, list] = {split: [] for split in SPLITS}
+        for document, encoding in zip(batch, encodings, strict=True):
             if not document.continued:
                 validation = document_hash(document.text, "validation") < config.validation_share * 2**64
             if not (validation and document.repeat):
-                builders["validation" if validation else "train"].add(ids, starts_word)
+                chosen["validation" if validation else "train"].append((document.text, encoding))
+        for split, builder in builders.items():
+            builder.add(*to_arrays(chosen[split]))
+        state["documents"] += len(batch)
+        state["chars"] += sum(len(document.text) for document in batch)
         held = sum(builder.num_tokens for builder in builders.values())
-        if held >= config.shard_tokens:
-            flush()
-            written += held
-            held = 0
         report(
             Progress(
-                chars=chars,
+                chars=state["chars"],
                 total_chars=None if estimate["chars"] is None else int(estimate["chars"]),
                 tokens=written + held,
                 estimated_bytes=_estimated_bytes(estimate),
             )
         )
+        if held >= config.shard_tokens:
+            flush()
+            written += held
     flush()
 
 
@@ -263,78 +234,72 @@ def _documents_of_part(documents: Iterator[Document], part: Part) -> Iterator[Do
             yield document
 
 
-def _skip(documents: Iterator[Document], count: int) -> Iterator[Document]:
-    return islice(documents, count, None)
-
-
-def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
+def _batches(documents: Iterator[Document], num_chars: int) -> Iterator[list[Document]]:
     batch: list[Document] = []
     size = 0
     for document in documents:
         batch.append(document)
         size += len(document.text)
-        if size >= _BATCH_CHARS:
+        if size >= num_chars:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-def _encode_ahead(batches: Iterator[list[Document]], tokenizer: Tokenizer, config: PrepareConfig):
-    """Encode a batch in the background while the one before it is laid into rows."""
-    encode = _encoder(tokenizer, config)
+def _encode_ahead(batches: Iterator[list[Document]], encode: Callable):
+    """Encode a batch in the background while the next is read and the one before it is laid into rows."""
     with ThreadPoolExecutor(1) as background:
         pending = None
         for batch in chain(batches, [None]):
             done, pending = pending, batch and (batch, background.submit(encode, batch))
             if done:
-                yield done[0], *done[1].result()
+                yield done[0], done[1].result()
 
 
-def _encoder(tokenizer: Tokenizer, config: PrepareConfig) -> Callable[[list[Document]], tuple[list, list]]:
-    """What turns documents into ids and word starts; words come from the vocabulary where that is exact."""
+def _encoder(tokenizer: Tokenizer, config: PrepareConfig) -> tuple[Callable, Callable]:
+    """What encodes documents, and what makes lengths, ids and word starts of encoded texts.
+
+    Words come from the vocabulary where that is exact, else from the tokenizer's or the segmenter's own words, which
+    the faster way to encode leaves out.
+    """
     backend = tokenizer.backend
     # "[MASK]" written in the corpus is text, not the special token.
     backend.encode_special_tokens = True
-    tokens = backend.get_vocab()
     segmenter: Segmenter | None = jieba_segmenter() if config.segmenter == "jieba" else None
-    by_table = segmenter is None and any(token.startswith("##") for token in tokens)
-    table = word_table(tokens, tokenizer.vocab_size) if by_table else None
+    id_type, table = token_type(tokenizer.vocab_size), None
+    if segmenter is None and isinstance(backend.model, WordPiece):
+        table = wordpiece_table(backend.get_vocab(), tokenizer.vocab_size, backend.model.continuing_subword_prefix)
+    encode_batch = backend.encode_batch_fast if table else backend.encode_batch
 
-    def encode(batch: list[Document]) -> tuple[list, list]:
-        texts = [document.text for document in batch]
-        fast = backend.encode_batch if segmenter else backend.encode_batch_fast
-        encodings = fast(texts, add_special_tokens=False)
-        ids = [encoding.ids for encoding in encodings]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        ends = np.cumsum(lengths)
-        ids_T = np.fromiter(chain.from_iterable(ids), np.int64, int(lengths.sum()))
-        if segmenter:
-            starts = [
-                starts_from_segments(text, encoding.offsets, segmenter)
-                for text, encoding in zip(texts, encodings, strict=True)
-            ]
-        elif table:
-            starts = np.split(table.starts(ids_T), ends[:-1])
-        else:
-            starts = [starts_from_word_ids(encoding.word_ids) for encoding in encodings]
-        return np.split(ids_T, ends[:-1]), starts
+    def encode(batch: list[Document]) -> list[Encoding]:
+        return encode_batch([document.text for document in batch], add_special_tokens=False)
 
-    return encode
+    def convert(encoded: list[tuple[str, Encoding]]) -> tuple[list[int], np.ndarray, np.ndarray]:
+        ids = array("I")  # takes a list of integers in half the time that numpy does
+        lengths = []
+        for _, encoding in encoded:
+            numbers = encoding.ids
+            lengths.append(len(numbers))
+            ids.fromlist(numbers)
+        ids_T = np.frombuffer(ids, np.uint32).astype(id_type)
+        if table:
+            return lengths, ids_T, table.starts(ids_T)
+        starts = [
+            starts_from_segments(text, encoding.offsets, segmenter)
+            if segmenter
+            else starts_from_word_ids(encoding.word_ids)
+            for text, encoding in encoded
+        ]
+        return lengths, ids_T, np.concatenate([np.empty(0, bool), *starts])
+
+    return encode, convert
 
 
 def _finish(folder: Path, tokenizer: Tokenizer, identity: dict[str, Any], shards: dict[str, list]) -> None:
     """Write the manifest, with which the folder counts as finished."""
     tokenizer.save(folder / "tokenizer")
-    fingerprint = hashlib.sha256(
-        json.dumps([identity["tokenizer"], identity["prepare"], shards], sort_keys=True).encode()
-    ).hexdigest()
-    manifest = {
-        "format": FORMAT,
-        "fingerprint": fingerprint,
-        "vocab_size": tokenizer.vocab_size,
-        "identity": identity,
-        "shards": shards,
-    }
+    manifest = {"format": FORMAT, "vocab_size": tokenizer.vocab_size, "identity": identity, "shards": shards}
+    manifest["fingerprint"] = fingerprint_of(manifest)
     write_json(folder / MANIFEST, manifest)
     (folder / PROGRESS).unlink(missing_ok=True)

@@ -21,25 +21,23 @@ class RowBuilder:
         self._free, self.num_tokens = 0, 0
         self._clear()
 
-    def add(self, ids: np.ndarray, starts_word: np.ndarray) -> None:
-        """Add one document."""
-        left = len(ids)
-        if not left:
-            return
-        self._ids.append(ids)
-        self._words.append(starts_word)
-        room = self._seq_len - _FRAME
-        free = self._free - _FRAME if self._fill else 0
-        if free < min(left, max(self._seq_len // 8, 1)):
-            free = 0
-        while left:
-            opens = free == 0
-            length = min(left, room if opens else free)
-            self._lengths.append(length)
-            self._opens.append(opens)
-            self._free = (self._seq_len if opens else self._free) - length - _FRAME
-            self.num_tokens += length + _FRAME
-            left, free = left - length, 0
+    def add(self, lengths: list[int], ids_T: np.ndarray, starts_word_T: np.ndarray) -> None:
+        """Add documents of the given lengths, laid end to end."""
+        self._ids.append(ids_T)
+        self._words.append(starts_word_T)
+        room, worth = self._seq_len - _FRAME, max(self._seq_len // 8, 1)
+        for left in lengths:
+            free = self._free - _FRAME if self._fill else 0
+            if free < min(left, worth):
+                free = 0
+            while left:
+                opens = free == 0
+                length = min(left, room if opens else free)
+                self._lengths.append(length)
+                self._opens.append(opens)
+                self._free = (self._seq_len if opens else self._free) - length - _FRAME
+                self.num_tokens += length + _FRAME
+                left, free = left - length, 0
 
     def take(self) -> RowBatch:
         """The rows collected so far; the builder is empty afterwards."""
@@ -50,7 +48,7 @@ class RowBuilder:
         framed = np.ones(total, bool)
         framed[sequence_starts[:-1]] = False
         framed[sequence_starts[1:] - 1] = False
-        ids_T = np.empty(total, np.int64)
+        ids_T = np.empty(total, self._ids[0].dtype if self._ids else np.uint16)
         ids_T[sequence_starts[:-1]] = self._special.cls_id
         ids_T[sequence_starts[1:] - 1] = self._special.sep_id
         words_T = np.ones(total, bool)

@@ -10,13 +10,16 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from data_pipelines.batch import RowBatch
+from data_pipelines.digest import file_hash
 
 # T tokens, S sequences, R rows, B rows of a batch, V vocabulary
 
@@ -30,19 +33,16 @@ _SAFE_NAME = re.compile(r"(part-\d+-of-\d+/)?(train|validation)-\d{5}")
 def write_shard(folder: Path, name: str, rows: RowBatch, vocab_size: int) -> dict[str, Any]:
     """Write one shard durably and return its entry for the manifest."""
     arrays = {
-        "tokens": rows.ids_T.astype(token_type(vocab_size)),
+        "tokens": rows.ids_T.astype(token_type(vocab_size), copy=False),
         "words": np.packbits(rows.starts_word_T),
         "sequences": rows.sequence_starts.astype("<u4"),
         "rows": np.searchsorted(rows.sequence_starts, rows.row_starts).astype("<u4"),
-        "counts": np.bincount(rows.ids_T, minlength=vocab_size).astype("<i8"),
+        "counts": _count(rows.ids_T, vocab_size),
     }
     entry: dict[str, Any] = {"name": name, "num_rows": len(rows.row_starts) - 1, "num_tokens": len(rows.ids_T)}
     for kind, array in arrays.items():
-        data = array.tobytes()
-        with open(folder / f"{name}.{kind}", "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        data = memoryview(array).cast("B")
+        _write_durably(folder / f"{name}.{kind}", data)
         entry[kind] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     return entry
 
@@ -55,11 +55,27 @@ def token_type(vocab_size: int) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Replace a JSON file whole or not at all."""
     beside = path.with_name(path.name + ".new")
-    with open(beside, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    _write_durably(beside, json.dumps(content, indent=1).encode())
     os.replace(beside, path)
+
+
+def _write_durably(path: Path, data: bytes | memoryview) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        free = shutil.disk_usage(path.parent).free
+        raise OSError(f"{path}: {error.strerror}; {len(data):,} bytes are needed, {free:,} are free") from error
+
+
+def _count(ids_T: np.ndarray, vocab_size: int) -> np.ndarray:
+    """(V,) how often each id occurs; in blocks, because numpy counts on a copy of four times the size."""
+    counts = np.zeros(vocab_size, "<i8")
+    for start in range(0, len(ids_T), 1 << 20):
+        counts += np.bincount(ids_T[start : start + (1 << 20)], minlength=vocab_size)
+    return counts
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -74,16 +90,36 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        version, shards = manifest["format"], manifest["shards"]
-        for split in SPLITS:
-            for entry in shards[split]:
-                if not _SAFE_NAME.fullmatch(entry["name"]):
-                    raise ValueError(f"the shard name {entry['name']!r}")
+        version = manifest["format"]
+        if version == FORMAT and manifest["fingerprint"] != fingerprint_of(manifest):
+            raise ValueError("its content does not fit its fingerprint")
+        for entry in chain.from_iterable(manifest["shards"][split] for split in SPLITS):
+            if not _SAFE_NAME.fullmatch(entry["name"]):
+                raise ValueError(f"the shard name {entry['name']!r}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}; prepare the data again") from None
+        raise ValueError(f"{path} is damaged: {error}; remove {folder} and prepare again") from None
     if version != FORMAT:
         raise ValueError(f"{path} has format {version}, this bertkit reads {FORMAT}; prepare the data again")
     return manifest
+
+
+def fingerprint_of(manifest: dict[str, Any]) -> str:
+    """Tells two sets of rows apart: what they were made with, and the hash of every file. Where the corpus lay, and
+    when it was written, does not matter."""
+    identity = manifest["identity"]
+    told = [identity["tokenizer"], identity["prepare"], manifest["vocab_size"], manifest["shards"]]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def check_files(folder: Path, entries: list[dict[str, Any]]) -> None:
+    """Stop if a file of these shards is missing or has another size than when it was written."""
+    for entry in entries:
+        for kind in FILES:
+            path, expected = folder / f"{entry['name']}.{kind}", entry[kind]["size"]
+            size = path.stat().st_size if path.is_file() else None
+            if size != expected:
+                state = "is missing" if size is None else f"is damaged: {size:,} bytes, expected {expected:,}"
+                raise ValueError(f"{path} {state}; remove {folder} and prepare again")
 
 
 class _Shard(NamedTuple):
@@ -102,6 +138,8 @@ class Rows:
     """The rows of one split, read where they lie. Opening costs the same whatever their number."""
 
     def __init__(self, folder: Path | str, split: str = "train"):
+        if split not in SPLITS:
+            raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         self.folder, self.split = Path(folder), split
         manifest = read_manifest(self.folder)
         self._entries = manifest["shards"][split]
@@ -112,18 +150,14 @@ class Rows:
         # A sequence's start takes four bytes, and the end of the last is written too.
         self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
         self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
-        for entry in self._entries:
-            for kind in FILES:
-                path = self.folder / f"{entry['name']}.{kind}"
-                size = path.stat().st_size if path.is_file() else None
-                if size != entry[kind]["size"]:
-                    raise ValueError(f"{path} is damaged: {size} bytes, expected {entry[kind]['size']}; prepare again")
+        check_files(self.folder, self._entries)
 
     def __len__(self) -> int:
         return int(self._first_row[-1])
 
     def gather(self, row_ids: np.ndarray) -> RowBatch:
         """The named rows laid end to end, in the order asked for."""
+        assert len(row_ids) == 0 or (row_ids.min() >= 0 and row_ids.max() < len(self)), "a row that is not there"
         shard_of_row = np.searchsorted(self._first_row, row_ids, side="right") - 1
         parts = [
             (np.flatnonzero(shard_of_row == shard), self._shards[shard], int(self._first_row[shard]))
@@ -165,8 +199,8 @@ class Rows:
         for entry in self._entries:
             for kind in FILES:
                 path = self.folder / f"{entry['name']}.{kind}"
-                if hashlib.sha256(path.read_bytes()).hexdigest() != entry[kind]["sha256"]:
-                    raise ValueError(f"{path} is damaged: its hash differs from the manifest's; prepare again")
+                if file_hash(path) != entry[kind]["sha256"]:
+                    raise ValueError(f"{path} is damaged: its hash differs; remove {self.folder} and prepare again")
 
     @cached_property
     def _shards(self) -> list[_Shard]:
