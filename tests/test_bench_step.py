@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bertkit.bench.step import Workload, make_batch, our_step, step_flops, their_step
+from bertkit.bench.step import WORKLOADS, Workload, make_batch, our_step, peak_memory, step_flops, their_step
 
 torch.set_num_threads(1)
 TINY = Workload(layers=2, width=64, vocab_size=100, rows=4, length=16, ragged=True)
@@ -32,3 +32,12 @@ def test_operations_of_a_step_by_hand():
     block = targets * 2 * (2 * 64 * 64 + 2 * 64 * 256) + targets * 4 * 16 * 64
     head = targets * 2 * 64 * (64 + 100)
     assert step_flops(workload, batch) == pytest.approx(3 * (keys_and_values + block + head))
+
+
+def test_memory_is_that_of_the_measured_process_alone():
+    """A large process that starts the measurement must not hide what it takes."""
+    ballast = torch.ones(2**28)
+    workload = WORKLOADS[5]
+    parameters = workload.vocab_size * workload.width
+    assert peak_memory(workload, "ours") > 4 * 4 * parameters / 2**20
+    assert ballast[0] == 1

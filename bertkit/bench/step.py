@@ -5,6 +5,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ class Workload(NamedTuple):
 
     def __str__(self) -> str:
         rows = f"{self.rows}×{self.length} {'ragged' if self.ragged else 'full'}"
-        return f"{self.layers}×{self.width}, vocabulary {self.vocab_size:,}, {rows}"
+        return f"{self.layers}×{self.width} vocab {self.vocab_size} {rows}"
 
     def config(self) -> BertConfig:
         return BertConfig(
@@ -200,21 +201,29 @@ def _copy_weights(theirs, workload: Workload) -> None:
 
 
 def _print_peak_memory(side: str, index: int) -> None:
-    import resource
-
     if side == "theirs":
         import transformers
 
         transformers.BertForMaskedLM  # noqa: B018 (imported on first use)
     workload = WORKLOADS[index]
     batch = make_batch(workload)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _most_memory()
     step = (our_step if side == "ours" else their_step)(workload, batch)
     for _ in range(3):
         step()
-    # Linux counts in kilobytes, macOS in bytes.
-    unit = 1024**2 if sys.platform == "darwin" else 1024
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit)
+    print(_most_memory() - before)
+
+
+def _most_memory() -> float:
+    """Megabytes this process held at most."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # getrusage would also count what the process that started this one held.
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
 if __name__ == "__main__":
