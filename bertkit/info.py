@@ -47,7 +47,8 @@ def describe(folder: str | Path, seq_len: int | None = None) -> Info:
         config=layout.config,
         parameters={part: parts[part] for part in ("embeddings", "attention", "mlp", "norms", "head") if parts[part]},
         labels=layout.labels,
-        flops_per_token=forward_flops(layout.config, seq_len) + _head_flops(layout.config, layout.head, layout.labels),
+        flops_per_token=forward_flops(layout.config, seq_len)
+        + _head_flops(layout.config, layout.head, layout.labels, seq_len),
         seq_len=seq_len,
     )
 
@@ -64,13 +65,15 @@ def forward_flops(config: EncoderConfig, seq_len: int) -> int:
     return flops
 
 
-def _head_flops(config: EncoderConfig, head: str, labels: tuple[str, ...]) -> int:
+def _head_flops(config: EncoderConfig, head: str, labels: tuple[str, ...], seq_len: int) -> int:
     width = config.hidden_size
     transform = 2 * width * width
     if head == "masked-lm":
         return transform + 2 * width * config.vocab_size
     if head == "tagger":
         return (0 if isinstance(config, BertConfig) else transform) + 2 * width * len(labels)
+    if head == "classifier":  # once a sequence, so next to nothing a token
+        return (transform + 2 * width * len(labels)) // seq_len
     return 0
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from data_pipelines.config import CorpusConfig
 from data_pipelines.readers import Piece, pieces_of_field
@@ -17,13 +18,25 @@ def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
         try:
             record = next(records, None)
         except Exception as error:  # the library raises a dozen kinds, from its own and from three HTTP stacks
-            raise ValueError(
-                f"the Hugging Face dataset {path!r} cannot be read ({type(error).__name__}: {_first_line(error)}); "
-                f"without a network, save it elsewhere as Parquet or JSON Lines and give that file's path"
-            ) from None
+            raise ValueError(_unreadable(path, error)) from None
         if record is None:
             return
         yield from pieces_of_field(record, config, f"hf:{name}:row {number}")
+
+
+def load_hub(name: str, split: str) -> Any:
+    """The whole of a Hugging Face dataset, NAME[:SPLIT[:CONFIG]], with its features; `split` where none is named."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    path, _, rest = name.partition(":")
+    named, _, subset = rest.partition(":")
+    try:
+        if not Path(path).exists():
+            _check_hub_is_reachable()
+        return datasets.load_dataset(path, subset or None, split=named or split)
+    except Exception as error:  # as above
+        raise ValueError(_unreadable(path, error)) from None
 
 
 def _hub_records(path: str, split: str, subset: str | None) -> Iterator[dict]:
@@ -49,6 +62,13 @@ def _check_hub_is_reachable() -> None:
         return
     port = address.port or {"http": 80}.get(address.scheme, 443)
     socket.create_connection((address.hostname, port), timeout=5).close()
+
+
+def _unreadable(path: str, error: Exception) -> str:
+    return (
+        f"the Hugging Face dataset {path!r} cannot be read ({type(error).__name__}: {_first_line(error)}); "
+        "without a network, save it elsewhere as Parquet or JSON Lines and give that file's path"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -15,14 +15,14 @@ from bertkit.hf.layout import Layout, read_layout, write_layout
 from bertkit.hf.names import Weight, weight_table
 from bertkit.model.bert import Bert
 from bertkit.model.build import Encoder, outline_encoder
-from bertkit.model.heads import MaskedLM, TokenTagger
+from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
 from bertkit.model.modernbert import ModernBert
 
-Model = Encoder | MaskedLM | TokenTagger
+Model = Encoder | MaskedLM | TokenTagger | SequenceClassifier
 
 
 def load(folder: str | Path) -> Model:
-    """The model a folder holds (bare encoder, `MaskedLM` or `TokenTagger`) in float32, ready for inference.
+    """The model a folder holds (bare encoder, `MaskedLM`, `TokenTagger` or `SequenceClassifier`), in float32, for inference.
 
     Every name and shape is checked against config.json before memory is taken for weights.
     """
@@ -70,6 +70,8 @@ def outline(layout: Layout) -> Model:
         return MaskedLM(encoder)
     if layout.head == "tagger":
         return TokenTagger(encoder, layout.labels)
+    if layout.head == "classifier":
+        return SequenceClassifier(encoder, layout.labels)
     return encoder
 
 
@@ -85,10 +87,12 @@ def layout_of(model: nn.Module) -> Layout:
         return Layout.of(model.config, head="masked-lm")
     if isinstance(model, TokenTagger):
         return Layout.of(model.config, head="tagger", labels=model.labels)
+    if isinstance(model, SequenceClassifier):
+        return Layout.of(model.config, head="classifier", labels=model.labels)
     if isinstance(model, (Bert, ModernBert)):
         return Layout.of(model.config, pooler=isinstance(model, Bert) and model.pooler is not None)
     raise ValueError(
-        f"only an encoder, a MaskedLM or a TokenTagger can be saved, got {type(model).__name__}; "
+        f"only an encoder, a MaskedLM, a TokenTagger or a SequenceClassifier can be saved, got {type(model).__name__}; "
         "take the model out of its wrapper first"
     )
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from bertkit.hf.config import read_config, write_config
 from bertkit.model.config import BertConfig, EncoderConfig
 
-Head = Literal["bare", "masked-lm", "tagger"]
+Head = Literal["bare", "masked-lm", "tagger", "classifier"]
 Family = Literal["bert", "roberta", "modernbert"]
 Shapes = dict[str, tuple[int, ...]]
 
@@ -35,6 +35,12 @@ _HEAD_NAMES = {
 }
 _PREFIXES = {"bert": "bert.", "roberta": "roberta.", "modernbert": "model."}
 _CLASSES = {"bert": "Bert", "modernbert": "ModernBert"}
+_KINDS = {
+    "bare": "Model",
+    "masked-lm": "ForMaskedLM",
+    "tagger": "ForTokenClassification",
+    "classifier": "ForSequenceClassification",
+}
 _LAYER_PATTERN = {
     "bert": r"encoder\.layer\.(\d+)\.",
     "roberta": r"encoder\.layer\.(\d+)\.",
@@ -79,8 +85,7 @@ class Layout:
 
     @property
     def architecture(self) -> str:
-        kind = {"bare": "Model", "masked-lm": "ForMaskedLM", "tagger": "ForTokenClassification"}[self.head]
-        return _CLASSES["bert" if self.family == "roberta" else self.family] + kind
+        return _CLASSES["bert" if self.family == "roberta" else self.family] + _KINDS[self.head]
 
     @property
     def tied_name(self) -> str | None:
@@ -113,7 +118,7 @@ def read_layout(folder: Path, shapes: Shapes) -> Layout:
         config=config,
         family=family,
         head=head,
-        labels=_labels(values, source) if head == "tagger" else (),
+        labels=_labels(values, source) if head in ("tagger", "classifier") else (),
         pooler=head == "bare" and f"{prefix}pooler.dense.weight" in shapes,
         prefix=prefix,
         first_position=first_position,
@@ -127,7 +132,7 @@ def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
     for ours, theirs in (("pad_id", "pad_token_id"), ("cls_id", "cls_token_id"), ("sep_id", "sep_token_id")):
         if special_ids is not None and getattr(special_ids, ours) is not None:
             values[theirs] = getattr(special_ids, ours)
-    if layout.head == "tagger":
+    if layout.head in ("tagger", "classifier"):
         values["id2label"] = {str(i): label for i, label in enumerate(layout.labels)}
         values["label2id"] = {label: i for i, label in enumerate(layout.labels)}
     text = json.dumps(values, indent=2, ensure_ascii=False)
@@ -160,12 +165,13 @@ def _head(family: Family, values: dict[str, Any], shapes: Shapes, source: Path) 
     """The weights say which head there is; two kinds of classifier look alike, so there config.json decides."""
     architecture = str((values.get("architectures") or [""])[0])
     if "classifier.weight" in shapes or "classifier.dense.weight" in shapes or "qa_outputs.weight" in shapes:
-        if not architecture.endswith("ForTokenClassification"):
-            raise ValueError(
-                f"{source}: architectures says {architecture or 'nothing'}; of the models with a classifier only "
-                "...ForTokenClassification can be loaded"
-            )
-        return "tagger"
+        for head in ("tagger", "classifier"):
+            if architecture.endswith(_KINDS[head]):
+                return head  # type: ignore[return-value]
+        raise ValueError(
+            f"{source}: architectures says {architecture or 'nothing'}; of the models with a classifier only "
+            "...ForTokenClassification and ...ForSequenceClassification can be loaded"
+        )
     return "masked-lm" if f"{_HEAD_NAMES[family].dense}.weight" in shapes else "bare"
 
 

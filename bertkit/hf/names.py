@@ -42,7 +42,8 @@ def weight_table(layout: Layout) -> list[Weight]:
     if layout.head == "bare":
         return rows
     rows = [row._replace(ours=f"encoder.{row.ours}") for row in rows]
-    return rows + (_masked_lm_head(layout) if layout.head == "masked-lm" else _label_head(layout))
+    heads = {"masked-lm": _masked_lm_head, "tagger": _label_head, "classifier": _pooled_head}
+    return rows + heads[layout.head](layout)
 
 
 def _bert_encoder(layout: Layout) -> list[Weight]:
@@ -109,6 +110,14 @@ def _label_head(layout: Layout) -> list[Weight]:
         rows += _pair("head.transform.dense", names.dense, bias=config.classifier_bias)
         rows += _pair("head.transform.norm", names.norm, bias=config.norm_bias)
     return rows
+
+
+def _pooled_head(layout: Layout) -> list[Weight]:
+    if layout.family == "roberta":
+        # Its classifier pools with the same dense layer and tanh, under other names.
+        return _pair("head.pooler", "classifier.dense") + _pair("head.labels.classifier", "classifier.out_proj")
+    rows = [row._replace(ours=row.ours.replace("head.", "head.labels.", 1)) for row in _label_head(layout)]
+    return rows + (_pair("head.pooler", f"{layout.prefix}pooler.dense") if layout.family == "bert" else [])
 
 
 def _pair(ours: str, *theirs: str, bias: bool = True) -> list[Weight]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bertkit.model.config import EncoderConfig as EncoderConfig
     from bertkit.model.config import ModernBertConfig as ModernBertConfig
     from bertkit.model.heads import MaskedLM as MaskedLM
+    from bertkit.model.heads import SequenceClassifier as SequenceClassifier
     from bertkit.model.heads import TokenTagger as TokenTagger
     from bertkit.model.modernbert import ModernBert as ModernBert
     from bertkit.model.packing import Pack as Pack
@@ -27,6 +28,7 @@ _HOMES = {
     "ModernBert": "modernbert",
     "ModernBertConfig": "config",
     "Pack": "packing",
+    "SequenceClassifier": "heads",
     "TokenTagger": "heads",
     "build_encoder": "build",
     "pack": "packing",

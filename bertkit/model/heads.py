@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model.activation import activation
+from bertkit.model.bert import Bert
 from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig
 from bertkit.model.initialization import initialize
 from bertkit.model.loss import summed_cross_entropy
-from bertkit.model.packing import Packed, computed_packed
+from bertkit.model.packing import Packed, computed_packed, pack
 
 
 class MaskedLM(nn.Module):
@@ -66,8 +67,7 @@ class TokenTagger(nn.Module):
 
     def __init__(self, encoder: Encoder, labels: Sequence[str], seed: int = 0):
         super().__init__()
-        if len(set(labels)) != len(labels) or not labels:
-            raise ValueError(f"labels must be distinct and at least one, got {list(labels)}")
+        _check_labels(labels)
         with torch.device("meta"):
             self.head = LabelHead(encoder.config, len(labels))
         _fill(self.head, encoder, seed)
@@ -83,6 +83,48 @@ class TokenTagger(nn.Module):
 
     def logits(self, batch: Packed) -> Tensor:
         return self.head(self.encoder.encode(batch))
+
+    def target_logits(self, batch: Any) -> Tensor:
+        """Logits (M, K) at the batch's targets; the head runs on them only."""
+        return self.head(self.encoder.encode(batch)[batch.target_index])
+
+
+class SequenceClassifier(nn.Module):
+    """Gives every sequence a score for each label, from its first token or from the mean of all."""
+
+    def __init__(self, encoder: Encoder, labels: Sequence[str], seed: int = 0):
+        super().__init__()
+        _check_labels(labels)
+        pooler = None
+        if isinstance(encoder, Bert):
+            # A pooler that pretraining left behind is where this head begins.
+            pooler, encoder.pooler = encoder.pooler, None
+        with torch.device("meta"):
+            self.head = PooledHead(encoder.config, len(labels))
+        _fill(self.head, encoder, seed)
+        if pooler is not None and self.head.pooler is not None:
+            self.head.pooler.load_state_dict(pooler.state_dict())
+        self.encoder = encoder
+        self.config = encoder.config
+        self.labels = tuple(labels)
+
+    def forward(
+        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """Logits: (S, K) of a packed batch, (B, K) of padded rows."""
+        batch = pack(input_ids, attention_mask, token_type_ids)[0] if isinstance(input_ids, Tensor) else input_ids
+        return self.target_logits(batch)
+
+    def target_logits(self, batch: Any) -> Tensor:
+        """Logits (S, K), one row a sequence."""
+        hidden_TD = self.encoder.encode(batch)
+        starts = batch.cu_seqlens[:-1].long()
+        if getattr(self.config, "classifier_pooling", "cls") == "cls":
+            return self.head(hidden_TD[starts])
+        lengths_S = batch.cu_seqlens.diff().long()
+        sequence_T = torch.repeat_interleave(torch.arange(len(lengths_S), device=hidden_TD.device), lengths_S)
+        sum_SD = hidden_TD.new_zeros(len(lengths_S), hidden_TD.shape[1]).index_add(0, sequence_T, hidden_TD)
+        return self.head(sum_SD / lengths_S[:, None])
 
 
 class VocabularyHead(nn.Module):
@@ -101,6 +143,19 @@ class VocabularyHead(nn.Module):
         self.decoder_bias = None
         if isinstance(config, BertConfig) or config.decoder_bias:
             self.decoder_bias = nn.Parameter(torch.empty(config.vocab_size))
+
+
+class PooledHead(nn.Module):
+    """The vector of a sequence to label scores: a dense layer with tanh, or the modern encoder's transform, first."""
+
+    def __init__(self, config: EncoderConfig, num_labels: int):
+        super().__init__()
+        classic = isinstance(config, BertConfig)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if classic else None
+        self.labels = LabelHead(config, num_labels)
+
+    def forward(self, pooled_SD: Tensor) -> Tensor:
+        return self.labels(pooled_SD if self.pooler is None else self.pooler(pooled_SD).tanh())
 
 
 class LabelHead(nn.Module):
@@ -139,6 +194,11 @@ class Transform(nn.Module):
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(hidden_TD)))
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    if len(set(labels)) != len(labels) or not labels:
+        raise ValueError(f"labels must be distinct and at least one, got {list(labels)}")
 
 
 def _fill(head: nn.Module, encoder: Encoder, seed: int) -> None:

@@ -1,0 +1,135 @@
+"""Tags enter, spans leave, and back: IOB1, IOB2 and BIOES recognised, told from plain tags, and made one scheme."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+Scheme = Literal["plain", "iob1", "iob2", "bioes"]
+
+OUTSIDE = "O"
+_OUTSIDE = {OUTSIDE, "_"}
+"""CoNLL-U writes an absent value as _."""
+_PREFIXES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
+"""How each prefix in use is read; BILOU and BMEWO are BIOES in other letters."""
+
+
+class Span(NamedTuple):
+    """Words `start` up to, not including, `end`."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def recognise(sentences: Iterable[Sequence[str]]) -> Scheme:
+    """The scheme that the tags of a corpus follow, with as few broken rules as can be."""
+    prefixes: set[str] = set()
+    begins = strays = 0
+    for tags in sentences:
+        before = ("O", "")
+        for tag in tags:
+            here = parse(tag)
+            if here is None:
+                return "plain"
+            prefixes.add(here[0])
+            follows = before[0] != "O" and before[1] == here[1]
+            begins += here[0] == "B" and not follows
+            strays += here[0] == "I" and not follows
+            before = here
+    if prefixes & {"E", "S"}:
+        return "bioes"
+    if not prefixes - {"O"}:
+        return "plain"
+    # IOB1 begins a span with I-, and with B- only where it touches one of its own kind.
+    return "iob1" if strays > begins else "iob2"
+
+
+def parse(tag: str) -> tuple[str, str] | None:
+    """(prefix, kind) of a span tag, ("O", "") outside of spans, None for a tag that is neither."""
+    if tag in _OUTSIDE:
+        return "O", ""
+    prefix, dash, kind = tag.partition("-")
+    if prefix not in _PREFIXES or (dash and not kind):
+        return None
+    # A bare B or I is a span without a kind; other single letters are plain tags.
+    if not dash and prefix not in ("B", "I"):
+        return None
+    return _PREFIXES[prefix], kind
+
+
+def spans_of(tags: Sequence[str], strict: bool = False) -> list[Span]:
+    """The spans that the tags of a sentence mean.
+
+    The lenient reading is that of conlleval: whatever cannot go on a span begins one. The strict reading counts only
+    spans written by the rules: of IOB2, or of BIOES where the sentence has an E- or S-.
+    """
+    parsed = [parse(tag) or ("O", "") for tag in tags]
+    if not strict:
+        return _lenient_spans(parsed)
+    return _strict_bioes(parsed) if any(prefix in "ES" for prefix, _ in parsed) else _strict_iob2(parsed)
+
+
+def to_iob2(tags: Sequence[str]) -> list[str]:
+    """The same spans in IOB2, whatever scheme they came in; an I- that begins a span becomes B-."""
+    return iob2_tags(spans_of(tags), len(tags))
+
+
+def iob2_tags(spans: Iterable[Span], num_words: int) -> list[str]:
+    tags = [OUTSIDE] * num_words
+    for kind, start, end in spans:
+        suffix = f"-{kind}" if kind else ""
+        tags[start:end] = [f"B{suffix}", *[f"I{suffix}"] * (end - start - 1)]
+    return tags
+
+
+def stray_insides(tags: Sequence[str]) -> list[int]:
+    """Words whose I- goes on nothing: allowed in IOB1, a broken rule in IOB2."""
+    parsed = [("O", ""), *(parse(tag) or ("O", "") for tag in tags)]
+    return [
+        index
+        for index, (before, here) in enumerate(pairwise(parsed))
+        if here[0] == "I" and (before[0] == "O" or before[1] != here[1])
+    ]
+
+
+def inside_of(tag: str) -> str:
+    """The tag of a word's later pieces, where all pieces are labelled: B-X goes on as I-X."""
+    return "I" + tag[1:] if tag == "B" or tag.startswith("B-") else tag
+
+
+def _lenient_spans(parsed: list[tuple[str, str]]) -> list[Span]:
+    spans, start, before = [], None, ("O", "")
+    for index, here in enumerate([*parsed, ("O", "")]):
+        goes_on = here[0] in "IE" and before[0] in "BI" and before[1] == here[1]
+        if start is not None and not goes_on:
+            spans.append(Span(before[1], start, index))
+            start = None
+        if here[0] != "O" and not goes_on:
+            start = index
+        before = here
+    return spans
+
+
+def _strict_iob2(parsed: list[tuple[str, str]]) -> list[Span]:
+    spans = []
+    for start, (prefix, kind) in enumerate(parsed):
+        if prefix == "B":
+            end = start + 1
+            while end < len(parsed) and parsed[end] == ("I", kind):
+                end += 1
+            spans.append(Span(kind, start, end))
+    return spans
+
+
+def _strict_bioes(parsed: list[tuple[str, str]]) -> list[Span]:
+    spans = []
+    for start, (prefix, kind) in enumerate(parsed):
+        end = start + 1
+        if prefix == "B":
+            while end < len(parsed) and parsed[end] == ("I", kind):
+                end += 1
+            if end < len(parsed) and parsed[end] == ("E", kind):
+                spans.append(Span(kind, start, end + 1))
+        elif prefix == "S":
+            spans.append(Span(kind, start, end))
+    return spans

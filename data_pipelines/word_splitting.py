@@ -1,0 +1,179 @@
+"""Raw text enters, words leave with their places in it, split as a labeled corpus splits them."""
+
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any
+
+Places = list[tuple[int, int]]
+"""(start, end) of each word, in characters."""
+
+_MAX_TOGETHER = 2000
+_MAX_CACHED = 1 << 17
+_LOOKED_AT = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitRule:
+    """How text becomes words: at spaces, and unless told otherwise around punctuation."""
+
+    punctuation: bool = True
+    """Whether punctuation is apart from the words it touches."""
+
+    hyphens: bool = False
+    """Whether well-known is three words."""
+
+    clitics: bool = False
+    """Whether n't, 's, 'll and the like are words."""
+
+    together: frozenset[str] = frozenset()
+    """Words with punctuation in them that stay whole, such as U.S. or :-)"""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "together": sorted(self.together)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "SplitRule":
+        return cls(**{**values, "together": frozenset(values["together"])})
+
+
+class WordSplitter:
+    """Splits by a rule; what stands between two spaces is looked at once and then remembered."""
+
+    def __init__(self, rule: SplitRule):
+        self.rule = rule
+        self._known: dict[str, Places] = {}
+
+    def places(self, text: str) -> Places:
+        """Where the words of a text stand; nothing but whitespace lies between them."""
+        found: Places = []
+        for match in _CHUNK.finditer(text):
+            chunk, at = match[0], match.start()
+            places = self._known.get(chunk)
+            if places is None:
+                places = self._split(chunk)
+                if len(self._known) < _MAX_CACHED:
+                    self._known[chunk] = places
+            if len(places) == 1:
+                found.append((at, at + len(chunk)))
+            else:
+                found += [(at + start, at + end) for start, end in places]
+        return found
+
+    def words(self, text: str) -> list[str]:
+        return [text[start:end] for start, end in self.places(text)]
+
+    def _split(self, chunk: str) -> Places:
+        if not self.rule.punctuation or chunk in self.rule.together:
+            return [(0, len(chunk))]
+        places: Places = []
+        at = 0
+        while at < len(chunk):
+            end = self._whole_from(chunk, at) or _parts(self.rule.hyphens).match(chunk, at).end()  # type: ignore[union-attr]
+            clitic = _CLITIC.match(chunk, at, end) if self.rule.clitics else None
+            if clitic and chunk[at:end] not in self.rule.together:
+                places += [(at, clitic.start(1)), (clitic.start(1), end)]
+            else:
+                places.append((at, end))
+            at = end
+        return places
+
+    def _whole_from(self, chunk: str, at: int) -> int | None:
+        """Where the longest word that stays whole ends, if one begins here; what follows it is punctuation."""
+        if not self.rule.together:
+            return None
+        end = len(chunk)
+        while end > at:
+            if chunk[at:end] in self.rule.together:
+                return end
+            if chunk[end - 1].isalnum():
+                return None
+            end -= 1
+        return None
+
+
+def learn_rule(sentences: Iterable[tuple[Sequence[str], str | None]]) -> SplitRule:
+    """The rule that best gives back the words of a corpus from its text.
+
+    Where the text is not known it is written as people would: no space before a comma or a 's.
+    """
+    sentences = list(sentences)
+    # Evenly from the whole corpus: its first sentences are often all of one kind.
+    sample = sentences[:: max(1, len(sentences) // _LOOKED_AT)]
+    examples = [(list(words), text or written_out(words)) for words, text in sample]
+    rules = [SplitRule(punctuation=False)]
+    rules += [SplitRule(hyphens=hyphens, clitics=clitics) for hyphens, clitics in product((False, True), repeat=2)]
+    best = max(rules, key=lambda rule: _agreement(rule, examples))
+    if not best.punctuation:
+        return best
+    splitter = WordSplitter(best)
+    seen = Counter(word for words, _ in sentences for word in words)
+    torn = [word for word, count in seen.most_common() if count > 1 and len(splitter.words(word)) > 1]
+    kept = [word for word in torn if not any(char.isspace() for char in word)][:_MAX_TOGETHER]
+    return replace(best, together=frozenset(kept))
+
+
+def written_out(words: Sequence[str]) -> str:
+    """Words as running text."""
+    text = ""
+    opened = True
+    for word in words:
+        glued = opened or bool(_CLOSING.fullmatch(word))
+        text += word if glued else f" {word}"
+        opened = word in ("(", "[", "{")
+    return text
+
+
+def _agreement(rule: SplitRule, examples: list[tuple[list[str], str]]) -> float:
+    """F1 of the rule's words against the corpus's, counted as bags: order is the text's in both."""
+    splitter = WordSplitter(rule)
+    right = made = given = 0
+    for words, text in examples:
+        found = splitter.words(text)
+        right += sum((Counter(found) & Counter(words)).values())
+        made += len(found)
+        given += len(words)
+    return 2 * right / max(made + given, 1)
+
+
+_CHUNK = re.compile(r"\S+")
+_CLITIC = re.compile(r".*?[^\W\d_](n['’]t|['’](?:s|m|d|re|ve|ll))$", re.IGNORECASE)
+_CLOSING = re.compile(r"[.,;:!?)\]}%]|\.\.\.|n['’]t|['’](?:s|m|d|re|ve|ll)?", re.IGNORECASE)
+
+
+@cache
+def _parts(hyphens: bool) -> re.Pattern[str]:
+    """What a word can be, the first that fits: address, name with @ or #, number, initials, emoji, one Chinese or
+    Japanese character, letters, a repeated mark, any one character."""
+    marks = _marks()
+    letter = rf"[^\s{marks}{_IDEOGRAPHS}]"
+    joint = "['’]" if hyphens else "['’‐-]"
+    emoji = "[\U0001f000-\U0001faff☀-➿⬀-⯿]"
+    return re.compile(
+        r"(?:https?://|www\.)\S*[\w/]|[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|[@#]\w+"
+        r"|\d+(?:[.,:/]\d+)+|(?:[^\W\d_]\.){2,}"
+        rf"|{emoji}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{emoji})*"
+        rf"|[{_IDEOGRAPHS}]|{letter}+(?:{joint}{letter}+)*|([.!?=*_~-])\1+|.",
+        re.DOTALL,
+    )
+
+
+_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+
+
+@cache
+def _marks() -> str:
+    """All punctuation and symbols, as the inside of a character class; \\w would break words at combining marks."""
+    ranges: list[list[int]] = []
+    for code in range(min(0x1FB00, sys.maxunicode)):
+        if unicodedata.category(chr(code))[0] in "PS":
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
