@@ -1,10 +1,10 @@
 """A recipe's name and key=value changes enter, one checked and frozen `Recipe` leaves. Nothing heavy is imported."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 
@@ -14,6 +14,7 @@ from bertkit.training.config import BUDGETS, EvalConfig, OptimConfig, RunConfig,
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
 
 _PACKAGE = Path(__file__).parent
+Verb = Literal["pretrain", "finetune"]
 
 # The sections below extend configs of other rooms, so that each default stands in one place and each key is flat.
 
@@ -97,7 +98,7 @@ NOT_IN_A_RECIPE = ("model.vocab_size", "model.pad_token_id")
 
 # What may differ when a run goes on: places, machine and habits, not what is computed. A corpus that moved is known
 # by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
-_MAY_CHANGE = {
+MAY_CHANGE = {
     *(
         "data.corpus",
         "data.cache_dir",
@@ -113,35 +114,46 @@ _MAY_CHANGE = {
 
 def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
     """The recipe of this name (or path), with `key=value` changes on top."""
-    values = _load(recipe_path(name))
-    changed: dict[str, Any] = {}
-    for change in changes:
-        override(changed, change)
-    values = _merge(values, changed)
-    values = _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, values)
+    values = recipe_values(name, changes, "pretrain")
     for key in _flat(values):
         if key in NOT_IN_A_RECIPE:
             raise ValueError(f"{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
     return build(Recipe, values)
 
 
-def recipe_path(name: str) -> Path:
+def recipe_values(name: str, changes: Iterable[str], verb: Verb) -> dict[str, Any]:
+    """What a recipe of this verb says, with its bases below it and `key=value` changes on top, unchecked."""
+    values = _load(recipe_path(name, verb), verb)
+    # A recipe for fine-tuning names its task; nothing else tells the two kinds apart in a user's own file.
+    if ("task" in values) != (verb == "finetune"):
+        raise ValueError(_of_another_verb(name, verb))
+    changed: dict[str, Any] = {}
+    for change in changes:
+        override(changed, change)
+    values = _merge(values, changed)
+    return _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, values)
+
+
+def recipe_path(name: str, verb: Verb = "pretrain") -> Path:
     """The file of a shipped recipe, or the path itself."""
     if name.endswith((".yaml", ".yml")) or os.sep in name:
         if not Path(name).is_file():
             raise ValueError(f"recipe {name} is not a file")
         return Path(name)
-    known = shipped_recipes()
+    known = shipped_recipes(verb)
     if name not in known:
+        if any(name in shipped_recipes(other) for other in get_args(Verb)):
+            raise ValueError(_of_another_verb(name, verb))
         match = nearest(name, known)
         hint = f"did you mean {match!r}?" if match else f"shipped are {', '.join(known)}"
         raise ValueError(f"unknown recipe {name!r}; {hint}")
     return known[name]
 
 
-def shipped_recipes() -> dict[str, Path]:
-    """Name and file of every recipe, in the checkout or in the installed package."""
+def shipped_recipes(verb: Verb = "pretrain") -> dict[str, Path]:
+    """Name and file of every recipe of a verb, in the checkout or in the installed package."""
     folder = next(folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir())
+    folder = folder / "finetune" if verb == "finetune" else folder
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
@@ -150,28 +162,29 @@ def headline(path: Path) -> str:
     return path.read_text().partition("\n")[0].lstrip("# ")
 
 
-def to_yaml(recipe: Recipe) -> str:
-    """The resolved recipe as a file that runs again."""
+def to_yaml(recipe: Any) -> str:
+    """The resolved recipe, of either verb, as a file that runs again."""
     values = plain(recipe)
     values["train"] = {k: v for k, v in values["train"].items() if k not in BUDGETS or v is not None}
-    values["model"] = {
-        "architecture": values["model"].pop("architecture"),
-        **{key: value for key, value in values["model"].items() if f"model.{key}" not in NOT_IN_A_RECIPE},
-    }
+    if isinstance(recipe, Recipe):
+        values["model"] = {
+            "architecture": values["model"].pop("architecture"),
+            **{key: value for key, value in values["model"].items() if f"model.{key}" not in NOT_IN_A_RECIPE},
+        }
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=118)
 
 
-def forbidden_changes(before: str, recipe: Recipe) -> list[str]:
+def forbidden_changes(before: str, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> list[str]:
     """What keeps a run from going on: `key: old -> new` for each change that would alter what is computed."""
     old, new = _flat(yaml.safe_load(before) or {}), _flat(yaml.safe_load(to_yaml(recipe)))
     return [
         f"{key}: {old.get(key)!r} -> {new.get(key)!r}"
         for key in {**old, **new}
-        if old.get(key) != new.get(key) and key not in _MAY_CHANGE
+        if old.get(key) != new.get(key) and key not in may_change
     ]
 
 
-def _load(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _load(path: Path, verb: Verb, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A recipe file on top of the one that its `base` names."""
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
@@ -182,10 +195,16 @@ def _load(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     base = values.pop("base", None)
     if base is None:
         return values
-    base_path = recipe_path(str(base))
+    base_path = recipe_path(str(base), verb)
     if base_path in (path, *below):
         raise ValueError(f"{path}: base {base!r} leads back to a recipe that builds on this one")
-    return _merge(_load(base_path, (path, *below)), values)
+    return _merge(_load(base_path, verb, (path, *below)), values)
+
+
+def _of_another_verb(name: str, verb: Verb) -> str:
+    other = "pretrain" if verb == "finetune" else "finetune"
+    shipped = ", ".join(shipped_recipes(verb))
+    return f"{name} is a recipe for `bertkit {other}`, not for `bertkit {verb}`; shipped for it are {shipped}"
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +214,7 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     for name, section in above.items():
         under = merged.get(name, {})
         if not isinstance(under, dict) or not isinstance(section, dict):
-            merged[name] = section if isinstance(under, dict) else under  # `build` will complain of it
+            merged[name] = section if isinstance(under, dict) or name == "task" else under  # `build` will complain of it
             continue
         if name == "train" and any(budget in section for budget in BUDGETS):
             under = {key: value for key, value in under.items() if key not in BUDGETS}

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Scheme = Literal["plain", "iob1", "iob2", "bioes"]
+Reading = Literal["lenient", "iob2", "bioes"]
 
 OUTSIDE = "O"
 _OUTSIDE = {OUTSIDE, "_"}
@@ -57,16 +58,14 @@ def parse(tag: str) -> tuple[str, str] | None:
     return _PREFIXES[prefix], kind
 
 
-def spans_of(tags: Sequence[str], strict: bool = False) -> list[Span]:
+def spans_of(tags: Sequence[str], reading: Reading = "lenient") -> list[Span]:
     """The spans that the tags of a sentence mean.
 
-    The lenient reading is that of conlleval: whatever cannot go on a span begins one. The strict reading counts only
-    spans written by the rules: of IOB2, or of BIOES where the sentence has an E- or S-.
+    The lenient reading is that of conlleval: whatever cannot go on a span begins one. The others count only spans
+    written by the rules of the scheme they are named after.
     """
     parsed = [parse(tag) or ("O", "") for tag in tags]
-    if not strict:
-        return _lenient_spans(parsed)
-    return _strict_bioes(parsed) if any(prefix in "ES" for prefix, _ in parsed) else _strict_iob2(parsed)
+    return {"lenient": _lenient_spans, "iob2": _strict_iob2, "bioes": _strict_bioes}[reading](parsed)
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:

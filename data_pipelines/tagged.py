@@ -204,7 +204,7 @@ def _sentence_of(
 
 def span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place: str) -> list[str]:
     """IOB2 tags of the words that character spans touch; a word half inside a span belongs to it."""
-    found = []
+    found: list[Span] = []
     for span in sorted(_character_span(span, len(text), place) for span in spans):
         start, end, label = span
         touched = [index for index, (left, right) in enumerate(offsets) if left < end and right > start]

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bertkit.fields import Entry
+    from bertkit.recipe import Verb
 
 
 def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Arguments of `bertkit pretrain`."""
-    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
-    parser.add_argument(
-        "changes", metavar="key=value", nargs="*", help="changes to the recipe, such as train.minutes=5"
-    )
-    parser.add_argument("--print-config", action="store_true", help="print the resolved recipe and do nothing else")
-    parser.epilog = _recipes_and_keys()
+    from bertkit.recipe import Recipe
+
+    add_recipe_arguments(parser, Recipe, "pretrain", example="train.minutes=5")
 
     def run(arguments: argparse.Namespace) -> int:
         from bertkit.recipe import read_recipe, to_yaml
@@ -67,18 +65,26 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
     return run
 
 
-def _recipes_and_keys() -> str:
+def add_recipe_arguments(parser: argparse.ArgumentParser, recipe: type, verb: "Verb", example: str) -> None:
+    """A recipe, changes to it, and help that lists both."""
+    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
+    parser.add_argument("changes", metavar="key=value", nargs="*", help=f"changes to the recipe, such as {example}")
+    parser.add_argument("--print-config", action="store_true", help="print the resolved recipe and do nothing else")
+    parser.epilog = _recipes_and_keys(recipe, verb)
+
+
+def _recipes_and_keys(recipe: type, verb: "Verb") -> str:
     """Everything a recipe can say, with its help, below the list of recipes."""
     from bertkit.fields import entries, groups_of
-    from bertkit.recipe import NOT_IN_A_RECIPE, Recipe, headline, shipped_recipes
+    from bertkit.recipe import NOT_IN_A_RECIPE, headline, shipped_recipes
 
     width = min(shutil.get_terminal_size().columns, 118)
     lines = ["recipes:"]
-    for name, path in shipped_recipes().items():
+    for name, path in shipped_recipes(verb).items():
         lines += textwrap.wrap(f"{name:<20} {headline(path)}", width, initial_indent="  ", subsequent_indent=" " * 23)
     lines += ["", "keys (in the recipe, or as key=value):"]
-    hints = typing.get_type_hints(Recipe)
-    for section in dataclasses.fields(Recipe):
+    hints = typing.get_type_hints(recipe)
+    for section in dataclasses.fields(recipe):
         for group in groups_of(hints[section.name]):
             listed = [entry for entry in entries(group, f"{section.name}.") if entry.key not in NOT_IN_A_RECIPE]
             kinds = [entry for entry in listed if entry.key == "model.architecture"]

@@ -167,7 +167,7 @@ def _head(family: Family, values: dict[str, Any], shapes: Shapes, source: Path) 
     if "classifier.weight" in shapes or "classifier.dense.weight" in shapes or "qa_outputs.weight" in shapes:
         for head in ("tagger", "classifier"):
             if architecture.endswith(_KINDS[head]):
-                return head  # type: ignore[return-value]
+                return head
         raise ValueError(
             f"{source}: architectures says {architecture or 'nothing'}; of the models with a classifier only "
             "...ForTokenClassification and ...ForSequenceClassification can be loaded"

@@ -1,23 +1,37 @@
 """A trained model enters, a Hugging Face folder with a model card leaves, complete or absent."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import bertkit
-from bertkit.model import MaskedLM
+from bertkit.hf import Model
 from bertkit.recipe import ImportedSection, Recipe, to_yaml
 from bertkit.training import durable
 from data_pipelines.tokenizer import Tokenizer
 
 
-def export_model(folder: Path, model: MaskedLM, tokenizer: Tokenizer, card: str) -> None:
-    """Write the folder under another name and rename it; an older export gives way only then."""
+def export_model(
+    folder: Path, model: Model, tokenizer: Tokenizer, card: str, beside: Mapping[str, bytes] = MappingProxyType({})
+) -> None:
+    """Write the folder, with a card and files `beside` the model."""
+
+    def write(unfinished: Path) -> None:
+        bertkit.save(model, unfinished, tokenizer)
+        for name, data in {"README.md": card.encode(), **beside}.items():
+            durable.write_file(unfinished / name, data)
+
+    write_folder(folder, write)
+
+
+def write_folder(folder: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a folder under another name and rename it; an older one gives way only then."""
     unfinished, old = (folder.with_name(f".{name}-{folder.name}") for name in ("tmp", "old"))
     for leftover in (unfinished, old):
         if leftover.is_dir():
             durable.remove_folder(leftover)
-    bertkit.save(model, unfinished, tokenizer)
-    durable.write_file(unfinished / "README.md", card.encode())
+    write(unfinished)
     durable.sync_folder(unfinished)
     if folder.is_dir():
         durable.move(folder, old)

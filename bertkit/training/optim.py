@@ -1,7 +1,8 @@
 """A model enters, its optimizers leave. What decays, and what Muon moves, is read off a parameter's module."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,21 +13,38 @@ from bertkit.training.sharding import split_like, whole
 # K matrices of one shape, R rows, C columns
 
 
-def build_optimizers(model: nn.Module, config: OptimConfig) -> list[torch.optim.Optimizer]:
-    """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest. Set rates with `set_lr`."""
+def build_optimizers(
+    model: nn.Module, config: OptimConfig, speed: Callable[[str], float] = lambda name: 1.0
+) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest. Set rates with `set_lr`.
+
+    `speed` gives a parameter, by its name, a share of the learning rate.
+    """
+    speeds = {id(param): speed(name) for name, param in model.named_parameters()}
     matrices, rest = split_parameters(model)
     optimizers: list[torch.optim.Optimizer] = []
-    if config.name == "muon":
-        optimizers.append(Muon(matrices, config.muon_lr, config.momentum, config.weight_decay))
+    if config.name == "muon" and matrices:
+        groups = [{"params": same, "lr": config.muon_lr * share} for share, same in _by_speed(matrices, speeds)]
+        optimizers.append(Muon(groups, config.muon_lr, config.momentum, config.weight_decay))
         matrices = []
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0}]
-    adamw = [group for group in groups if group["params"]]
+    adamw = [
+        {"params": same, "weight_decay": decay, "lr": config.lr * share}
+        for params, decay in ((matrices, config.weight_decay), (rest, 0.0))
+        for share, same in _by_speed(params, speeds)
+    ]
     betas = (config.betas[0], config.betas[1])
     optimizers.append(torch.optim.AdamW(adamw, lr=config.lr, betas=betas, eps=config.eps, fused=True))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["highest_lr"] = group["lr"]
     return optimizers
+
+
+def _by_speed(params: list[nn.Parameter], speeds: dict[int, float]) -> list[tuple[float, list[nn.Parameter]]]:
+    groups: dict[float, list[nn.Parameter]] = {}
+    for param in params:
+        groups.setdefault(speeds[id(param)], []).append(param)
+    return list(groups.items())
 
 
 def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -52,7 +70,7 @@ class Muon(torch.optim.Optimizer):
     bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch.
     """
 
-    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
+    def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()

@@ -20,7 +20,6 @@ from bertkit.recipe import Recipe
 from bertkit.training.advice import Adviser, free_memory
 from bertkit.training.budget import decide_steps
 from bertkit.training.build import build_model
-from bertkit.training.checkpoint import Checkpoint, load_newest, save_checkpoint
 from bertkit.training.evaluate import unigram_loss
 from bertkit.training.export import export_model, model_card
 from bertkit.training.held_out import HeldOut
@@ -29,8 +28,8 @@ from bertkit.training.lock import locked
 from bertkit.training.optim import build_optimizers, set_lr
 from bertkit.training.peak import count_flops, measure_peak
 from bertkit.training.ranks import agree_on, start_accelerator, wrap
+from bertkit.training.resume import resume, save
 from bertkit.training.run_folder import (
-    CHECKPOINTS,
     EXPORT,
     check_facts,
     check_start,
@@ -42,7 +41,7 @@ from bertkit.training.schedule import batch_stages, lr_share
 from bertkit.training.state import gather_state, restore_state
 from bertkit.training.step import train_step
 from bertkit.training.stopping import StopSignals
-from bertkit.training.watch import Watch, cut_metrics
+from bertkit.training.watch import Watch
 from data_pipelines.collator import MaskingCollator
 from data_pipelines.loader import load_steps
 from data_pipelines.plan import Plan
@@ -62,7 +61,7 @@ def pretrain(recipe: Recipe) -> int:
         inputs = prepare_inputs(recipe, loud=first_rank)
         check_facts(folder, inputs.facts())
         signals = until_exit.enter_context(StopSignals())
-        accelerator = start_accelerator(recipe, folder)
+        accelerator = start_accelerator(folder, recipe.train.precision, recipe.run.trackers)
         until_exit.callback(accelerator.end_training)
         return train(recipe, inputs, accelerator, signals)
 
@@ -86,7 +85,7 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
     bare.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
     num_parameters = sum(param.numel() for param in bare.parameters())
     flops = count_flops(bare, bare.config.vocab_size, bare.config.hidden_size)
-    model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim), recipe.train)
+    model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim), recipe.train.compile)
     model.train()
 
     facts = agree_on(accelerator, read_facts(folder))
@@ -95,7 +94,7 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
         if accelerator.is_main_process:
             write_facts(folder, facts)
     total_steps = int(facts["total_steps"])
-    progress = resume(folder, model, optimizers, accelerator)
+    progress = Progress(**resume(folder, model, optimizers, accelerator))
     if progress.step >= total_steps and (folder / EXPORT).is_dir():
         if accelerator.is_main_process:
             _say(f"{folder} is finished: {progress.step} steps; the model is in {folder / EXPORT}")
@@ -180,7 +179,7 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
                     progress.best_step, progress.best_loss, improved = progress.step, scores["loss"], True
             if last or improved or result.stop or _due(progress.step, recipe.run.save_every):
                 with watch.paused():
-                    save(folder, progress, model, optimizers, accelerator, recipe.run.keep)
+                    save(folder, asdict(progress), model, optimizers, accelerator, recipe.run.keep)
             if result.stop:
                 watch.say(f"stopped after step {progress.step}; the same command goes on from here")
                 return signals.exit_code
@@ -198,44 +197,6 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
         watch.say(f"done after {progress.seconds / 60:.1f} minutes of training; the model is in {folder / EXPORT}")
         accelerator.wait_for_everyone()
     return 0
-
-
-def resume(
-    folder: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], accelerator: Accelerator
-) -> Progress:
-    """Load the newest whole checkpoint into model and optimizers; every rank reads the same one."""
-    checkpoint = load_newest(folder / CHECKPOINTS)
-    step = 0 if checkpoint is None else checkpoint.step
-    if agree_on(accelerator, step) != step:
-        raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must lie on a disk all share")
-    if accelerator.is_main_process:
-        cut_metrics(folder, step)
-    if checkpoint is None:
-        return Progress()
-    restore_state(model, optimizers, checkpoint.tensors)
-    return Progress(**checkpoint.state)
-
-
-def save(
-    folder: Path,
-    progress: Progress,
-    model: nn.Module,
-    optimizers: list[torch.optim.Optimizer],
-    accelerator: Accelerator,
-    keep: int,
-) -> None:
-    """Write a checkpoint on the first rank; if that fails, every rank fails with the same words."""
-    tensors = gather_state(model, optimizers)
-    problem = ""
-    if accelerator.is_main_process:
-        checkpoint = Checkpoint(progress.step, tensors, asdict(progress))
-        try:
-            save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, best_step=progress.best_step)
-        except OSError as error:
-            problem = str(error)
-    problem = agree_on(accelerator, problem)
-    if problem:
-        raise OSError(problem)
 
 
 def evaluate_and_record(

@@ -10,9 +10,6 @@ from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedTy
 from torch import nn
 
 from bertkit.fields import nearest
-from bertkit.model import MaskedLM
-from bertkit.recipe import Recipe
-from bertkit.training.config import TrainConfig
 from bertkit.training.run_folder import num_launched
 
 Value = TypeVar("Value")
@@ -26,14 +23,14 @@ _SUPPORTED = {
 }
 
 
-def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
+def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Accelerator:
     """Meet the other processes. The recipe decides precision; the launcher decides devices and sharding."""
-    _check_trackers(recipe.run.trackers)
+    _check_trackers(trackers)
     accelerator = Accelerator(
         # Said aloud: otherwise ranks that torchrun started on a machine without GPU would not find each other.
         cpu=not torch.accelerator.is_available(),
-        mixed_precision="bf16" if recipe.train.precision == "bf16" else "no",
-        log_with=recipe.run.trackers or None,
+        mixed_precision="bf16" if precision == "bf16" else "no",
+        log_with=trackers or None,
         project_dir=folder,
         step_scheduler_with_optimizer=False,
         kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
@@ -44,16 +41,16 @@ def start_accelerator(recipe: Recipe, folder: Path) -> Accelerator:
     kind = accelerator.distributed_type
     if kind not in _SUPPORTED or (kind == DistributedType.FSDP and not accelerator.is_fsdp2):
         raise ValueError(f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2")
-    if recipe.run.trackers:
+    if trackers:
         accelerator.init_trackers("bertkit")
     return accelerator
 
 
 def wrap(
-    accelerator: Accelerator, model: MaskedLM, optimizers: list[torch.optim.Optimizer], config: TrainConfig
+    accelerator: Accelerator, model: nn.Module, optimizers: list[torch.optim.Optimizer], compiled: bool = False
 ) -> tuple[nn.Module, list[torch.optim.Optimizer]]:
     """Move, shard or replicate. The optimizers come back bare: the loop itself decides when they step."""
-    if config.compile:
+    if compiled:
         model.compile(dynamic=True)
     wrapped, *others = accelerator.prepare(model, *optimizers)
     if accelerator.distributed_type == DistributedType.FSDP:

@@ -2,13 +2,13 @@
 
 import json
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 from bertkit.fields import part
-from bertkit.recipe import ImportedSection, Recipe, forbidden_changes, to_yaml
+from bertkit.recipe import MAY_CHANGE, ImportedSection, Recipe, forbidden_changes, to_yaml
 from bertkit.training import durable
-from bertkit.training.config import TrainConfig
 from data_pipelines.config import CorpusConfig
 from data_pipelines.corpus import find_sources
 
@@ -18,7 +18,7 @@ CHECKPOINTS, EXPORT = "checkpoints", "export"
 
 def check_start(recipe: Recipe) -> None:
     """Refuse what can be seen to fail before anything heavy is imported or anything is written."""
-    _check_batch(recipe.train, num_launched())
+    check_batch(recipe.train.global_batch, recipe.train.first_batch)
     check_recipe(Path(recipe.run.dir), recipe)
     find_sources(part(recipe.data, CorpusConfig))
     given = {"tokenizer.path": recipe.tokenizer.path}
@@ -34,7 +34,7 @@ def num_launched() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def check_recipe(folder: Path, recipe: Recipe) -> None:
+def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> None:
     """Refuse a folder that belongs to another recipe, or to something else; a new or empty one is fine."""
     if not folder.exists():
         return
@@ -45,7 +45,7 @@ def check_recipe(folder: Path, recipe: Recipe) -> None:
         if others:
             raise ValueError(f"run.dir={folder} holds other things ({others[0]}) and no run; choose an empty folder")
         return
-    changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe)
+    changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe, may_change)
     if changes:
         raise ValueError(
             f"{folder} holds a run of another recipe ({'; '.join(changes)}); "
@@ -53,7 +53,7 @@ def check_recipe(folder: Path, recipe: Recipe) -> None:
         )
 
 
-def write_recipe(folder: Path, recipe: Recipe) -> None:
+def write_recipe(folder: Path, recipe: Any) -> None:
     durable.replace_file(folder / RECIPE, to_yaml(recipe).encode())
 
 
@@ -71,7 +71,13 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
 def check_facts(folder: Path, facts: dict[str, Any]) -> None:
     """Refuse to go on with another text or tokenizer than the run began with."""
     before = read_facts(folder) or {}
-    names = {"corpus": "the text of data.corpus", "tokenizer": "the tokenizer", "rows": "the prepared rows"}
+    names = {
+        "corpus": "the text of data.corpus",
+        "labeled": "the labeled data",
+        "tokenizer": "the tokenizer",
+        "rows": "the prepared rows",
+        "init": "the model of model.init",
+    }
     for key, name in names.items():
         if key in before and before[key] != facts[key]:
             raise ValueError(
@@ -80,8 +86,10 @@ def check_facts(folder: Path, facts: dict[str, Any]) -> None:
             )
 
 
-def _check_batch(config: TrainConfig, num_processes: int) -> None:
-    for batch in (config.first_batch or config.global_batch, config.global_batch):
+def check_batch(global_batch: int, first_batch: int | None = None) -> None:
+    """Refuse a batch that the processes cannot share evenly."""
+    num_processes = num_launched()
+    for batch in (first_batch or global_batch, global_batch):
         if batch % num_processes:
             raise ValueError(
                 f"a global batch of {batch} rows does not divide over {num_processes} processes; "

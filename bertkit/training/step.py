@@ -7,15 +7,24 @@ tokens of the step) / (number of them). So nothing here averages averages.
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from bertkit.training.sharding import whole
-from data_pipelines.batch import PackedBatch
 from data_pipelines.keyed import fold
+
+
+class Batch(Protocol):
+    """What a step needs of a batch; the model, which is given it, may need more."""
+
+    @property
+    def input_ids(self) -> Any: ...
+    @property
+    def target_ids(self) -> Any: ...
+    def to(self, device: torch.device, non_blocking: bool = False) -> Any: ...
 
 
 class StepResult(NamedTuple):
@@ -36,7 +45,7 @@ class StepResult(NamedTuple):
 def train_step(
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
-    batches: Sequence[PackedBatch],
+    batches: Sequence[Batch],
     accelerator: Accelerator,
     *,
     seed: int,
@@ -67,7 +76,7 @@ def train_step(
 
 def accumulate_gradients(
     model: nn.Module,
-    batches: Sequence[PackedBatch],
+    batches: Sequence[Batch],
     accelerator: Accelerator,
     *,
     num_targets: int,

@@ -1,0 +1,65 @@
+"""Rows and a model enter, the scores of every word leave, whatever the split into windows, batches and ranks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator, DistributedType
+from torch import Tensor, nn
+
+from bertkit.finetune.batches import LabeledBatch, by_length, collate
+from bertkit.finetune.windows import Row
+from bertkit.training.ranks import evaluation_mode, target_logits_of
+
+# W words over all sentences, K labels
+
+MAX_TOKENS = 4096
+"""Pieces computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
+
+
+@torch.inference_mode()
+def word_logits(
+    rows: Sequence[Row],
+    num_words: Sequence[int],
+    num_labels: int,
+    logits_of: Callable[[LabeledBatch], Tensor],
+    device: Any = "cpu",
+    max_tokens: int = MAX_TOKENS,
+) -> Tensor:
+    """(W, K), the words of all sentences one after the other; several answers for one word are averaged."""
+    starts = np.concatenate([[0], np.cumsum(num_words, dtype=np.int64)])
+    logits_WK = torch.zeros(int(starts[-1]), num_labels, device=device)
+    answers_W = np.bincount(
+        np.concatenate([row.words + starts[row.sentence] for row in rows] or [np.zeros(0, np.int64)]),
+        minlength=int(starts[-1]),
+    )
+    for chosen in by_length(rows, max_tokens):
+        here = [rows[index] for index in chosen]
+        index = np.concatenate([row.words + starts[row.sentence] for row in here])
+        logits_MK = logits_of(collate(here).to(torch.device(device))).float()
+        logits_WK.index_add_(0, torch.from_numpy(index).to(device), logits_MK)
+    return logits_WK / torch.from_numpy(np.maximum(answers_W, 1)).to(device)[:, None]
+
+
+def predict_labels(
+    model: nn.Module,
+    accelerator: Accelerator,
+    rows: Sequence[Row],
+    num_words: Sequence[int],
+    labels: tuple[str, ...],
+) -> list[list[str]]:
+    """One label a word, the same on every rank; the ranks share the rows."""
+    # FSDP computes in step over all ranks, so each goes over all rows.
+    alone = accelerator.distributed_type == DistributedType.FSDP or accelerator.num_processes == 1
+    if not alone:
+        rows = [row for row in rows if row.sentence % accelerator.num_processes == accelerator.process_index]
+    with evaluation_mode(model):
+        logits_WK = word_logits(
+            rows, num_words, len(labels), target_logits_of(model, accelerator), accelerator.device
+        )
+    if not alone:
+        torch.distributed.all_reduce(logits_WK)
+    best = logits_WK.argmax(dim=1).tolist()
+    borders = np.concatenate([[0], np.cumsum(num_words)]).tolist()
+    return [[labels[index] for index in best[a:b]] for a, b in zip(borders, borders[1:], strict=False)]

@@ -1,0 +1,144 @@
+"""A recipe enters; the tokenizer and a model to begin with leave: pretrained, or from scratch in a given shape."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import bertkit
+from bertkit.fields import part
+from bertkit.finetune.config import FinetuneRecipe
+from bertkit.finetune.data import Labeled
+from bertkit.hf import Model
+from bertkit.hf.folder import model_folder
+from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
+from bertkit.model.build import Encoder
+from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
+from bertkit.recipe import BertSection, ImportedSection, read_recipe
+from bertkit.training import durable
+from bertkit.training.lock import locked
+from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.keyed import fold
+from data_pipelines.tagged import Sentence
+from data_pipelines.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+
+Head = TokenTagger | SequenceClassifier
+
+
+class Start(NamedTuple):
+    tokenizer: Tokenizer
+    build: Callable[[int], Head]
+    """The model at step 0, a function of the seed."""
+    fingerprint: str
+    """Tells apart what training begins with; empty from scratch."""
+
+    def facts(self, labeled: Labeled) -> dict[str, str]:
+        """What must not change while a run goes on."""
+        return {"labeled": labeled.fingerprint, "tokenizer": self.tokenizer.fingerprint, "init": self.fingerprint}
+
+
+def find_start(recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], None]) -> Start:
+    """Load or shape what the recipe begins with, and check that everything fits before any step is taken."""
+    head = TokenTagger if recipe.task == "tagging" else SequenceClassifier
+    if recipe.model.init:
+        return _pretrained(recipe, labeled, head)
+    if Path(recipe.model.like).is_dir():
+        folder = model_folder(recipe.model.like)
+        config, tokenizer = _encoder_of(bertkit.load(folder)).config, load_tokenizer(folder)
+        _check_vocabulary(tokenizer, config, folder)
+    else:
+        config, tokenizer = _shape_of_recipe(recipe, labeled, say)
+
+    def build(seed: int) -> Head:
+        encoder_seed, head_seed = _seeds(seed)
+        return head(build_encoder(config, encoder_seed), labeled.labels, head_seed)
+
+    return Start(tokenizer, build, "")
+
+
+def _pretrained(recipe: FinetuneRecipe, labeled: Labeled, head: type[Head]) -> Start:
+    folder = model_folder(recipe.model.init)
+    tokenizer = load_tokenizer(folder)
+    model = bertkit.load(folder)
+    _check_vocabulary(tokenizer, model.config, folder)
+    if isinstance(model, (TokenTagger, SequenceClassifier)):
+        _check_head(model, head, labeled.labels, folder)
+
+    def build(seed: int) -> Head:
+        model = bertkit.load(folder)
+        if isinstance(model, head):
+            return model
+        encoder = _encoder_of(model)
+        if isinstance(encoder, Bert) and head is TokenTagger:
+            encoder.pooler = None  # nothing would train it
+        return head(encoder, labeled.labels, _seeds(seed)[1])
+
+    return Start(tokenizer, build, _sha256(folder.glob("*.safetensors")))
+
+
+def _shape_of_recipe(
+    recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], None]
+) -> tuple[EncoderConfig, Tokenizer]:
+    like = read_recipe(recipe.model.like, ["data.corpus=none"])
+    if isinstance(like.model, ImportedSection):
+        raise ValueError(f"model.like={recipe.model.like} goes on from a folder and has no shape; name that folder")
+    folder = Path(recipe.run.dir) / "tokenizer"
+    with locked(folder.with_name(".tokenizer.lock"), wait=True):
+        if not folder.is_dir():
+            say(f"training a {like.tokenizer.kind} tokenizer on the training sentences")
+            _train_tokenizer(labeled.train, part(like.tokenizer, TokenizerConfig), folder)
+    tokenizer = load_tokenizer(folder)
+    cls: type[EncoderConfig] = BertConfig if isinstance(like.model, BertSection) else ModernBertConfig
+    shape = part(like.model, cls)
+    return replace(shape, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id), tokenizer
+
+
+def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, folder: Path) -> None:
+    unfinished = folder.with_name(".tmp-tokenizer")
+    if unfinished.is_dir():
+        durable.remove_folder(unfinished)
+    unfinished.mkdir(parents=True)
+    text = unfinished / "sentences.txt"
+    lines = (" ".join(" ".join(sentence.words).split()) for sentence in sentences)
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
+    train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
+    text.unlink()
+    durable.move(unfinished, folder)
+
+
+def _encoder_of(model: Model) -> Encoder:
+    return model.encoder if isinstance(model, (MaskedLM, TokenTagger, SequenceClassifier)) else model
+
+
+def _check_vocabulary(tokenizer: Tokenizer, config: EncoderConfig, folder: Path) -> None:
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {config.vocab_size}"
+        )
+
+
+def _check_head(model: Head, head: type[Head], labels: tuple[str, ...], folder: Path) -> None:
+    """A head that is there already goes on only with its own labels."""
+    if not isinstance(model, head):
+        raise ValueError(f"{folder} holds a {type(model).__name__}, but the task needs a {head.__name__}")
+    if model.labels != labels:
+        odd = sorted(set(model.labels) ^ set(labels)) or ["their order"]
+        raise ValueError(
+            f"{folder} has a head for {len(model.labels)} labels, but the data has {len(labels)} "
+            f"({', '.join(odd[:3])} in one of the two only); name an encoder without a head in model.init"
+        )
+
+
+def _seeds(seed: int) -> tuple[int, int]:
+    encoder_seed, head_seed = (int(fold(seed, index)[0]) % 2**63 for index in range(2))
+    return encoder_seed, head_seed
+
+
+def _sha256(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
