@@ -214,7 +214,9 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     for name, section in above.items():
         under = merged.get(name, {})
         if not isinstance(under, dict) or not isinstance(section, dict):
-            merged[name] = section if isinstance(under, dict) or name == "task" else under  # `build` will complain of it
+            merged[name] = (
+                section if isinstance(under, dict) or name == "task" else under
+            )  # `build` will complain of it
             continue
         if name == "train" and any(budget in section for budget in BUDGETS):
             under = {key: value for key, value in under.items() if key not in BUDGETS}

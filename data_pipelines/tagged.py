@@ -78,7 +78,7 @@ def read_labeled_texts(
     else:
         lines = read_lines(path, config.errors, cut_long=False)
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-        records = _csv_records(lines, source, suffix) if suffix in (".csv", ".tsv") else _json_records(lines, source)
+        records = _csv_records(lines, source, suffix) if suffix in (".csv", ".tsv") else json_records(lines, source)
     for record, line in records:
         place = f"{source}:{line}"
         text = _value(record, config.word_column, _TEXT_KEYS, "word_column", place)
@@ -169,7 +169,7 @@ def read_json_sentences(
 ) -> Iterator[Sentence]:
     """JSON Lines: {"tokens": [...], "tags": [...]}, or {"text": ..., "spans": [{"start":, "end":, "label":}]}."""
     splitter = WordSplitter(SPAN_RULE)
-    for record, line in _json_records(lines, source):
+    for record, line in json_records(lines, source):
         yield _sentence_of(record, line, source, config, tagged, splitter)
 
 
@@ -261,7 +261,8 @@ def _dataset_records(source: str, split: str) -> Iterator[tuple[dict[str, Any], 
         yield row, number
 
 
-def _json_records(lines: Iterable[Line], source: str) -> Iterator[tuple[dict[str, Any], int]]:
+def json_records(lines: Iterable[Line], source: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """The objects of JSON Lines with their line numbers."""
     for text, number, _ in lines:
         if not text.strip():
             continue
@@ -319,7 +320,9 @@ def _column(wanted: str, names: list[str], width: int, key: str, place: str) -> 
         return index
     if wanted.lower() in names[:width]:
         return names.index(wanted.lower())
-    known = f"the columns are {', '.join(names)}" if names else "the columns have no names; use a number, or set columns"
+    known = (
+        f"the columns are {', '.join(names)}" if names else "the columns have no names; use a number, or set columns"
+    )
     raise ValueError(f"{place}: {key}={wanted}: {known}")
 
 

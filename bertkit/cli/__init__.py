@@ -24,6 +24,7 @@ VERBS: dict[str, Verb] = {
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or go on with a run."),
     "evaluate": Verb("bertkit.cli.training", "Score a masked-language model on a corpus."),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
+    "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
     "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),

@@ -8,6 +8,7 @@ WORKLOADS = {
     "collator": ("bertkit.bench.collator:bench_collator", "masking collator"),
     "step": ("bertkit.bench.step:bench_step", "training step"),
     "prepare": ("bertkit.bench.prepare:bench_prepare", "corpus preparation"),
+    "tag": ("bertkit.bench.tag:bench_tag", "tagging raw text"),
 }
 
 

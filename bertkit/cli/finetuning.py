@@ -25,3 +25,35 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
         return finetune(recipe)
 
     return run
+
+
+def tag(parser: argparse.ArgumentParser) -> Run:
+    """Arguments of `bertkit tag`."""
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit tag --model runs/ner news.txt > news.conll\n"
+        "  zcat news.jsonl.gz | bertkit tag --model runs/ner --input jsonl --output jsonl\n\n"
+        "Of raw text every line is tagged by itself. Tags already in the input are ignored."
+    )
+    parser.add_argument("files", metavar="FILE", nargs="*", help="files to tag, also .gz; standard input if none")
+    parser.add_argument("--model", required=True, metavar="DIR", help="run of `bertkit finetune`, or a model folder")
+    parser.add_argument(
+        "--input",
+        choices=("auto", "text", "conll", "conllu", "jsonl"),
+        default="auto",
+        help="what the files hold (default: auto, by their names; else raw text)",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("auto", "conll", "jsonl", "view"),
+        default="auto",
+        help="how to write (default: auto, a coloured view on a terminal, else CoNLL)",
+    )
+    parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
+
+    def run(arguments: argparse.Namespace) -> None:
+        from bertkit.finetune.tag_files import tag_files
+
+        tag_files(arguments.model, arguments.files, arguments.input, arguments.output, arguments.device)
+
+    return run

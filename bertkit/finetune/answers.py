@@ -1,6 +1,7 @@
 """Rows and a model enter, the scores of every word leave, whatever the split into windows, batches and ranks."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,9 @@ def predict_labels(
     if not alone:
         rows = [row for row in rows if row.sentence % accelerator.num_processes == accelerator.process_index]
     with evaluation_mode(model):
-        logits_WK = word_logits(
-            rows, num_words, len(labels), target_logits_of(model, accelerator), accelerator.device
-        )
+        logits_WK = word_logits(rows, num_words, len(labels), target_logits_of(model, accelerator), accelerator.device)
     if not alone:
         torch.distributed.all_reduce(logits_WK)
     best = logits_WK.argmax(dim=1).tolist()
     borders = np.concatenate([[0], np.cumsum(num_words)]).tolist()
-    return [[labels[index] for index in best[a:b]] for a, b in zip(borders, borders[1:], strict=False)]
+    return [[labels[index] for index in best[start:end]] for start, end in pairwise(borders)]

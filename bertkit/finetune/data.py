@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from bertkit.fields import part
@@ -127,7 +127,9 @@ def _unlearnable(parts: dict[str, list[Sentence]], labels: set[str]) -> list[str
                     count, first = places.get(tag, (0, sentence.place(index)))
                     places[tag] = (count + 1, first)
         for tag, (count, first) in places.items():
-            notes.append(f"{first}: the label {tag!r} ({count} in data.{name}) is not in the training data; never right")
+            notes.append(
+                f"{first}: the label {tag!r} ({count} in data.{name}) is not in the training data; never right"
+            )
     return notes
 
 
@@ -146,9 +148,8 @@ def _rule(train: list[Sentence]) -> SplitRule:
 
 def _fingerprint(parts: list[list[Sentence]]) -> str:
     digest = hashlib.sha256()
-    write: Callable[[str], None] = lambda text: digest.update(text.encode("utf-8", "surrogatepass"))
     for sentences in parts:
         for sentence in sentences:
-            write(json.dumps([sentence.words, sentence.tags]))
-        write("\n")
+            digest.update(json.dumps([sentence.words, sentence.tags]).encode())
+        digest.update(b"\n")
     return digest.hexdigest()

@@ -63,10 +63,12 @@ def _print_scores(console: Any, results: dict[str, Any], part: str) -> None:
 
 def _print_types(console: Any, scores: dict[str, Any], part: str, seed: int) -> None:
     rows = scores.get("types") or scores.get("tags") or {}
-    table = _table(f"{part} by kind, seed {seed}", "", "gold", "precision", "recall", "F1")
+    table = _table(f"{part} by kind, seed {seed}", "", "count", "precision", "recall", "F1")
     for name, row in rows.items():
         table.add_row(
-            _plain(name or "(no kind)"), f"{row['gold']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1"))
+            _plain(name or "(no kind)"),
+            f"{row['gold']:,}",
+            *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")),
         )
     console.print(table)
 
@@ -90,12 +92,12 @@ def _print_worst(console: Any, sentences: list[dict[str, Any]]) -> None:
 
 
 def _table(title: str, *columns: str) -> Any:
+    """Columns of numbers to the right, the others to the left."""
     from rich.table import Table
 
     table = Table(title=_plain(title), title_justify="left")
-    for index, name in enumerate(columns):
-        left = index == 0 or name in ("gold", "predicted") and "words" not in columns[:2] and "precision" not in columns
-        table.add_column(name, justify="left" if left else "right")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("", "word", "gold", "predicted") else "right")
     return table
 
 

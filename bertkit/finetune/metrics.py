@@ -85,9 +85,7 @@ class WordScores:
 def word_scores(gold: Tags, predicted: Tags) -> WordScores:
     """Word by word: accuracy, and F1 of each tag."""
     _check_lengths(gold, predicted)
-    pairs = Counter(
-        pair for a, b in zip(gold, predicted, strict=True) for pair in zip(a, b, strict=True)
-    )
+    pairs = Counter(pair for a, b in zip(gold, predicted, strict=True) for pair in zip(a, b, strict=True))
     given, made = Counter[str](), Counter[str]()
     for (gold_tag, predicted_tag), count in pairs.items():
         given[gold_tag] += count

@@ -22,7 +22,7 @@ Model = Encoder | MaskedLM | TokenTagger | SequenceClassifier
 
 
 def load(folder: str | Path) -> Model:
-    """The model a folder holds (bare encoder, `MaskedLM`, `TokenTagger` or `SequenceClassifier`), in float32, for inference.
+    """The model a folder holds (bare encoder, `MaskedLM`, `TokenTagger`, `SequenceClassifier`), in float32, for use.
 
     Every name and shape is checked against config.json before memory is taken for weights.
     """

@@ -1,0 +1,133 @@
+"""Files or a stream enter, tagged words leave in the same order while the input is still being read."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from bertkit.finetune.predict import Tagger, Tagging
+from bertkit.progress import progress_bar
+from data_pipelines.config import TaggedConfig
+from data_pipelines.readers import Line, read_lines
+from data_pipelines.tagged import json_records, read_columns, read_conllu
+
+_BY_SUFFIX = {
+    ".conll": "conll",
+    ".tsv": "conll",
+    ".iob": "conll",
+    ".bio": "conll",
+    ".conllu": "conllu",
+    ".jsonl": "jsonl",
+}
+_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+def tag_files(model: str, files: list[str], kind: str, output: str, device: str) -> None:
+    """Tag files one after the other, or standard input, to standard output."""
+    for file in files:
+        if not Path(file).is_file():
+            raise ValueError(f"there is no file {file!r}")
+    tagger = Tagger.load(model, device)
+    if output == "auto":
+        output = "view" if sys.stdout.isatty() else "conll"
+    write = _writer(output)
+    # Someone who types wants an answer to every line.
+    chunk = {"chunk": 1} if not files and sys.stdin.isatty() else {}
+    with progress_bar("tagging") if files else nullcontext(lambda done, total, note: None) as update:
+        sentences = (sentence for file in files or ["-"] for sentence in _sentences(file, kind))
+        words = 0
+        for number, tagging in enumerate(tagger.tag_all(sentences, **chunk), start=1):
+            write(tagging)
+            words += len(tagging.words)
+            if number % 256 == 0 or chunk:
+                sys.stdout.flush()
+                update(words, None, f"{words:,} words")
+    sys.stdout.flush()
+
+
+def _sentences(file: str, kind: str) -> Iterator[str | list[str]]:
+    """Texts or lists of words, as the input has them."""
+    lines = _standard_input() if file == "-" else read_lines(Path(file), "strict", cut_long=False)
+    if kind == "auto":
+        kind = _BY_SUFFIX.get(Path(file.removesuffix(".gz")).suffix.lower(), "text")
+    config = TaggedConfig()
+    source = "standard input" if file == "-" else file
+    if kind == "text":
+        yield from (line.text for line in lines if line.text.strip())
+    elif kind == "jsonl":
+        yield from _json_inputs(lines, source)
+    else:
+        read = read_conllu if kind == "conllu" else read_columns
+        yield from (sentence.words for sentence in read(lines, source, config, tagged=False))
+
+
+def _json_inputs(lines: Iterable[Line], source: str) -> Iterator[str | list[str]]:
+    """Words where a record has them; else its text, which is split as the training data was."""
+    for record, number in json_records(lines, source):
+        given = next((record[key] for key in ("tokens", "words", "text") if key in record), None)
+        if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(w, str) for w in given)):
+            raise ValueError(f"{source}:{number}: expected tokens (a list of words) or a text")
+        yield given
+
+
+def _standard_input() -> Iterator[Line]:
+    sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+    number = 0
+    while True:
+        number += 1
+        try:
+            text = sys.stdin.readline()
+        except UnicodeDecodeError:
+            raise ValueError(f"standard input:{number}: not UTF-8") from None
+        if not text:
+            return
+        yield Line(text.rstrip("\r\n").removeprefix("\ufeff" if number == 1 else ""), number, True)
+
+
+def _writer(output: str) -> Callable[[Tagging], Any]:
+    if output == "jsonl":
+        return lambda tagging: print(json.dumps(tagging.to_json(), ensure_ascii=False))
+    if output == "view":
+        return _View().show
+    return lambda tagging: print("".join(map(_column_line, tagging.words, tagging.tags)))
+
+
+def _column_line(word: str, tag: str) -> str:
+    """One word a line, always: what would break the line or the columns becomes a space."""
+    return f"{' '.join(word.splitlines() or ['']).replace(chr(9), ' ')}\t{tag}\n"
+
+
+class _View:
+    """Text with its spans in colour, the kind behind each; plain tags behind every word."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(soft_wrap=True, highlight=False)
+        self._colors: dict[str, str] = {}
+
+    def show(self, tagging: Tagging) -> None:
+        from rich.text import Text
+
+        spans = tagging.spans
+        kind_of = {index: span for span in spans for index in range(span.start, span.end)}
+        text = Text()
+        for index, (word, tag) in enumerate(zip(tagging.words, tagging.tags, strict=True)):
+            span = kind_of.get(index)
+            text.append(" " if index else "")
+            text.append(_visible(word), style=self._color(span.kind) if span else "")
+            if span and index == span.end - 1:
+                text.append(f" {span.kind}", style=f"dim {self._color(span.kind)}")
+            elif not spans and tag != "O":
+                text.append(f" {tag}", style=f"dim {self._color(tag)}")
+        self._console.print(text)
+
+    def _color(self, kind: str) -> str:
+        return self._colors.setdefault(kind, _COLORS[len(self._colors) % len(_COLORS)])
+
+
+def _visible(word: str) -> str:
+    """Control codes in somebody's text are shown, not obeyed."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in word)
