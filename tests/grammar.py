@@ -26,3 +26,23 @@ def write_corpus(path: Path, count: int = 200, seed: int = 0) -> Path:
     """Documents with a blank line between them."""
     path.write_text("\n\n".join(documents(count, seed)) + "\n")
     return path
+
+
+def tagged_sentence(rng: random.Random) -> tuple[list[str], list[str], list[str]]:
+    """Words of a sentence with their parts of speech and with IOB2 spans: people and places."""
+    name, verb, noun = rng.choice(NAMES), rng.choice(VERBS), rng.choice(NOUNS)
+    place = PLACES[VERBS.index(verb) % len(PLACES)].split()
+    words = [name, verb, "the", ADJECTIVES[NOUNS.index(noun) % len(ADJECTIVES)], noun, *place, "."]
+    parts = ["PROPN", "VERB", "DET", "ADJ", "NOUN", "ADP", "DET", "NOUN", "PUNCT"]
+    spans = ["B-PER", "O", "O", "O", "O", "B-LOC", "I-LOC", "I-LOC", "O"]
+    return words, parts, spans
+
+
+def write_conll(path: Path, count: int, seed: int = 0) -> Path:
+    """Three columns: word, part of speech, span tag."""
+    rng = random.Random(seed)
+    blocks = []
+    for _ in range(count):
+        blocks.append("".join(f"{w}\t{p}\t{s}\n" for w, p, s in zip(*tagged_sentence(rng), strict=True)))
+    path.write_text("\n".join(blocks))
+    return path

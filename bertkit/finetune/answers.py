@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bertkit.finetune.batches import LabeledBatch, by_length, collate
 from bertkit.finetune.windows import Row
-from bertkit.training.ranks import evaluation_mode, target_logits_of
+from bertkit.training.ranks import target_logits_of
 
 # W words over all sentences, K labels
 
@@ -55,8 +55,12 @@ def predict_labels(
     alone = accelerator.distributed_type == DistributedType.FSDP or accelerator.num_processes == 1
     if not alone:
         rows = [row for row in rows if row.sentence % accelerator.num_processes == accelerator.process_index]
-    with evaluation_mode(model):
+    training = model.training
+    model.eval()
+    try:
         logits_WK = word_logits(rows, num_words, len(labels), target_logits_of(model, accelerator), accelerator.device)
+    finally:
+        model.train(training)
     if not alone:
         torch.distributed.all_reduce(logits_WK)
     best = logits_WK.argmax(dim=1).tolist()

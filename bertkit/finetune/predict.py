@@ -12,7 +12,7 @@ from bertkit.finetune.answers import word_logits
 from bertkit.finetune.card import SETTINGS
 from bertkit.finetune.windows import Frame, WordEncoder, text_rows, word_rows
 from bertkit.hf import load
-from bertkit.hf.folder import model_folder
+from bertkit.hf.folder import resolve
 from bertkit.model.heads import SequenceClassifier, TokenTagger
 from data_pipelines.tag_schemes import parse, spans_of
 from data_pipelines.tokenizer import load_tokenizer
@@ -90,7 +90,7 @@ class Tagger:
         return cls(folder, device)
 
     def __init__(self, folder: str | Path, device: str = "cpu"):
-        path = model_folder(folder)
+        path = resolve(folder)
         model = load(path)
         if not isinstance(model, (TokenTagger, SequenceClassifier)):
             raise ValueError(f"{path} holds a {type(model).__name__}, which gives no tags; fine-tune it first")

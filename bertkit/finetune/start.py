@@ -11,7 +11,7 @@ from bertkit.fields import part
 from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.data import Labeled
 from bertkit.hf import Model
-from bertkit.hf.folder import model_folder
+from bertkit.hf.folder import resolve
 from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
@@ -44,7 +44,7 @@ def find_start(recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], No
     if recipe.model.init:
         return _pretrained(recipe, labeled, head)
     if Path(recipe.model.like).is_dir():
-        folder = model_folder(recipe.model.like)
+        folder = resolve(recipe.model.like)
         config, tokenizer = _encoder_of(bertkit.load(folder)).config, load_tokenizer(folder)
         _check_vocabulary(tokenizer, config, folder)
     else:
@@ -58,7 +58,7 @@ def find_start(recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], No
 
 
 def _pretrained(recipe: FinetuneRecipe, labeled: Labeled, head: type[Head]) -> Start:
-    folder = model_folder(recipe.model.init)
+    folder = resolve(recipe.model.init)
     tokenizer = load_tokenizer(folder)
     model = bertkit.load(folder)
     _check_vocabulary(tokenizer, model.config, folder)

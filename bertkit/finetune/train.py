@@ -39,9 +39,18 @@ from bertkit.training.export import export_model, write_folder
 from bertkit.training.lock import locked
 from bertkit.training.optim import build_optimizers, set_lr
 from bertkit.training.peak import count_flops, measure_peak
-from bertkit.training.ranks import check_batch, start_accelerator, wrap
+from bertkit.training.ranks import agree_on, start_accelerator, wrap
 from bertkit.training.resume import resume, save
-from bertkit.training.run_folder import CHECKPOINTS, EXPORT, check_facts, check_recipe, fixed_facts, write_recipe
+from bertkit.training.run_folder import (
+    CHECKPOINTS,
+    EXPORT,
+    check_batch,
+    check_facts,
+    check_recipe,
+    read_facts,
+    write_facts,
+    write_recipe,
+)
 from bertkit.training.schedule import lr_share
 from bertkit.training.state import gather_state, restore_state
 from bertkit.training.step import train_step
@@ -62,7 +71,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
     folder = Path(recipe.run.dir)
     first_rank = os.environ.get("RANK", "0") == "0"
     say = _say if first_rank else lambda text: None
-    check_batch(recipe.train.global_batch, num_processes=int(os.environ.get("WORLD_SIZE", "1")))
+    check_batch(recipe.train.global_batch)
     check_recipe(folder, recipe, MAY_CHANGE)
     labeled = read_labeled(recipe.task, recipe.data)
     with contextlib.ExitStack() as until_exit:
@@ -118,14 +127,15 @@ def prepare(recipe: FinetuneRecipe, labeled: Labeled, start: Start, accelerator:
     number = {label: index for index, label in enumerate(labeled.labels)}
     answers = [_answers(row, labeled.train[row.sentence], number) for row in rows["train"]]
 
-    def decide() -> dict[str, Any]:
+    facts = agree_on(accelerator, read_facts(Path(recipe.run.dir)))
+    if facts is None:
         ranks = accelerator.num_processes
         # A step of more rows than there are would show one sentence twice; few sentences make small steps.
         batch = min(recipe.train.global_batch, math.ceil(len(rows["train"]) / ranks) * ranks)
         steps = math.ceil(recipe.train.epochs * len(rows["train"]) / batch)
-        return {**start.facts(labeled), "batch": batch, "total_steps": steps}
-
-    facts = fixed_facts(Path(recipe.run.dir), decide, write=accelerator.is_main_process)
+        facts = {**start.facts(labeled), "batch": batch, "total_steps": steps}
+        if accelerator.is_main_process:
+            write_facts(Path(recipe.run.dir), facts)
     known = known_words(labeled.train)
     return Inputs(labeled, start, rows, answers, known, max_length, int(facts["batch"]), int(facts["total_steps"]))
 

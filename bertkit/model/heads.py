@@ -85,8 +85,8 @@ class TokenTagger(nn.Module):
         return self.head(self.encoder.encode(batch))
 
     def target_logits(self, batch: Any) -> Tensor:
-        """Logits (M, K) at the batch's targets; the head runs on them only."""
-        return self.head(self.encoder.encode(batch)[batch.target_index])
+        """Logits (M, K) at the batch's targets, which must ascend; last block and head run on them only."""
+        return self.head(self.encoder.encode(batch, batch.target_index))
 
 
 class SequenceClassifier(nn.Module):
@@ -117,10 +117,9 @@ class SequenceClassifier(nn.Module):
 
     def target_logits(self, batch: Any) -> Tensor:
         """Logits (S, K), one row a sequence."""
-        hidden_TD = self.encoder.encode(batch)
-        starts = batch.cu_seqlens[:-1].long()
         if getattr(self.config, "classifier_pooling", "cls") == "cls":
-            return self.head(hidden_TD[starts])
+            return self.head(self.encoder.encode(batch, batch.cu_seqlens[:-1].long()))
+        hidden_TD = self.encoder.encode(batch)
         lengths_S = batch.cu_seqlens.diff().long()
         sequence_T = torch.repeat_interleave(torch.arange(len(lengths_S), device=hidden_TD.device), lengths_S)
         sum_SD = hidden_TD.new_zeros(len(lengths_S), hidden_TD.shape[1]).index_add(0, sequence_T, hidden_TD)
