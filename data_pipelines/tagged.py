@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_pipelines.config import TaggedConfig
-from data_pipelines.readers import Line, open_hub, read_lines
+from data_pipelines.hub import load_hub
+from data_pipelines.readers import Line, read_lines
 from data_pipelines.tag_schemes import Span, iob2_tags
 from data_pipelines.word_splitting import SplitRule, WordSplitter
 
@@ -248,7 +249,7 @@ def _dataset_records(source: str, split: str) -> Iterator[tuple[dict[str, Any], 
         saved = datasets.load_from_disk(str(folder))
         rows = saved[split] if isinstance(saved, datasets.DatasetDict) else saved
     else:
-        rows = open_hub(source.removeprefix("hf:"), split, streaming=False)
+        rows = load_hub(source.removeprefix("hf:"), split)
     names = {}
     for key, feature in rows.features.items():
         feature = getattr(feature, "feature", feature)

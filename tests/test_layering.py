@@ -15,6 +15,7 @@ ROOMS = {
     "bertkit/model": {"torch"},
     "bertkit/hf": {"torch", "safetensors", "huggingface_hub", "bertkit.model", "bertkit.fields"},
     "bertkit/training": THIRD_PARTY | {"bertkit", "data_pipelines"},
+    "bertkit/finetune": THIRD_PARTY | {"bertkit", "data_pipelines"},
     "bertkit/recipe.py": {
         "yaml",
         "bertkit.fields",
@@ -28,6 +29,7 @@ ROOMS = {
 FORBIDDEN_INSIDE = {
     "bertkit/training": {"bertkit.cli", "bertkit.finetune", "bertkit.report", "bertkit.bench"},
     "bertkit/report": {"bertkit.cli", "bertkit.finetune", "bertkit.bench"},
+    "bertkit/finetune": {"bertkit.cli", "bertkit.report", "bertkit.bench"},
 }
 NAMELESS = {"utils", "helpers", "common", "misc", "manager"}
 

@@ -20,9 +20,8 @@ from seqeval.scheme import IOB2, IOBES  # noqa: E402
 
 
 def sequences(prefixes: str):
-    tags = st.sampled_from(
-        [f"{prefix}-{kind}" for prefix in prefixes for kind in ("PER", "LOC", "creative-work")] + ["O"]
-    )
+    kinds = ("PER", "LOC", "creative-work")
+    tags = st.sampled_from([f"{prefix}-{kind}" for prefix in prefixes for kind in kinds] + ["O"])
     sentence = st.integers(1, 8).flatmap(
         lambda size: st.tuples(*(st.lists(tags, min_size=size, max_size=size) for _ in range(2)))
     )

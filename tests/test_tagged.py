@@ -23,9 +23,8 @@ CONLLU = """# sent_id = 1
 
 
 def write(path, text):
-    opened = gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else open(path, "w", encoding="utf-8")
-    with opened as file:
-        file.write(text)
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return str(path)
 
 

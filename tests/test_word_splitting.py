@@ -1,5 +1,7 @@
 """Raw text is split as the labeled data was, and every word keeps its place."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +50,7 @@ def test_nothing_but_whitespace_is_lost(text):
     splitter = WordSplitter(SplitRule(clitics=True, hyphens=True))
     places = splitter.places(text)
     assert all(start < end for start, end in places)
-    assert all(before[1] <= after[0] for before, after in zip(places, places[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(places))
     assert "".join(splitter.words(text)) == "".join(text.split())
     assert splitter.places(text) == places
 
