@@ -40,9 +40,8 @@ def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
             folder = Path(name) / shape.partition(" ")[0]
             _save_tagger(config, tokenizer, folder)
             rows.append(_measure(f"tag {shape}", folder, sentences, against, quick))
-    notes = [
-        f"{len(sentences)} sentences of 1 to 150 words (half have fewer than 12), float32, {torch.get_num_threads()} threads."
-    ]
+    threads = torch.get_num_threads()
+    notes = [f"{len(sentences)} sentences of 1 to 150 words, half of them below 12; float32, {threads} threads."]
     if against:
         notes.append("Theirs: pipeline('token-classification', batch_size=32). Checked before timing: the same tags.")
     return rows, notes
