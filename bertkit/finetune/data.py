@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bertkit.fields import part
 from bertkit.finetune.config import LabeledSection
 from data_pipelines.config import TaggedConfig
-from data_pipelines.corpus import text_hash
+from data_pipelines.digest import text_hash
 from data_pipelines.tag_schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
 from data_pipelines.tagged import SPAN_RULE, Sentence, read_labeled_texts, read_tagged
 from data_pipelines.word_splitting import SplitRule, learn_rule
@@ -136,7 +136,9 @@ def _unlearnable(parts: dict[str, list[Sentence]], labels: set[str]) -> list[str
 def _share(sentences: list[Sentence], share: float) -> list[Sentence]:
     """The sentences that come first in an order that depends on their text alone; at least one."""
     count = max(1, round(share * len(sentences)))
-    order = sorted(range(len(sentences)), key=lambda index: (text_hash("\t".join(sentences[index].words)), index))
+    order = sorted(
+        range(len(sentences)), key=lambda index: (text_hash("\t".join(sentences[index].words), "share"), index)
+    )
     return [sentences[index] for index in sorted(order[:count])]
 
 
