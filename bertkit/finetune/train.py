@@ -302,7 +302,7 @@ def finish_seed(
         if inputs.rows[part]:
             scores, predicted = evaluate(recipe, inputs, part, model, accelerator)
             found[part] = scores | looked_at(inputs.sentences(part), predicted, recipe.eval.worst)
-            watch.record(f"best_{part}", found["step"], scores, score_sentence(found["step"], part, scores))
+            watch.record(f"best_{part}", found["step"], scores, f"best: {score_sentence(found['step'], part, scores)}")
     weights = gather_state(model, ())
     if accelerator.is_main_process:
         trained = Learner(inputs.start.build(seed), None)
