@@ -75,7 +75,7 @@ def _train(arguments: argparse.Namespace) -> None:
             corpus,
             config,
             arguments.out,
-            lambda done, total: update(done, total, f"{done / 1e6:.1f} M characters read"),
+            lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
         )
     print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
     if held_out is None:

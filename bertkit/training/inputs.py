@@ -117,7 +117,7 @@ def _tokenizer_folder(recipe: Recipe, corpus: CorpusConfig, text: str, cache: Pa
                         corpus,
                         config,
                         unfinished,
-                        lambda done, total: update(done, total, f"{done / 1e6:.1f} M characters read"),
+                        lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
                     )
             else:
                 with _progress(f"adding {recipe.tokenizer.extend} tokens", loud):
