@@ -10,7 +10,7 @@ from typing import NamedTuple
 from data_pipelines.config import CorpusConfig
 from data_pipelines.digest import file_hash, text_hash
 from data_pipelines.hub import read_hub
-from data_pipelines.readers import MAX_CHARS, READERS, Piece, reader_of
+from data_pipelines.readers import ALIASES, MAX_CHARS, READERS, Piece, reader_of
 
 _HASHED_CHARS = MAX_CHARS // 16
 
@@ -53,6 +53,8 @@ def find_sources(config: CorpusConfig) -> list[Source]:
             sources.append(Source(pattern, weight, None, pattern.removeprefix("hf:")))
             continue
         paths = [Path(path) for path in _expand(pattern)]
+        for path in paths:
+            reader_of(path)  # refuses a file that cannot be text
         sources += [Source(str(path), weight, path, None) for path in paths]
     if config.unique_paragraphs and any(source.weight > 1 for source in sources):
         raise ValueError("unique_paragraphs cannot go with a weight above 1: the repeats are what it would remove")
@@ -140,7 +142,10 @@ def _expand(pattern: str) -> list[str]:
     if path.is_dir():
         found = sorted(str(file) for file in path.rglob("*") if file.is_file() and reader_of(file, exact=True))
         if not found:
-            raise ValueError(f"the folder {pattern} holds no {' '.join(READERS)} file (nor one of them as .gz)")
+            raise ValueError(
+                f"the folder {pattern} holds no {' '.join(READERS)} file "
+                f"(nor {' '.join(ALIASES)}, nor one of them as .gz)"
+            )
         return found
     if path.exists():
         raise ValueError(f"{pattern} is neither file nor folder; a corpus is read more than once, so save it as a file")

@@ -24,6 +24,7 @@ from data_pipelines.shards import (
     SPLITS,
     check_files,
     fingerprint_of,
+    open_rows,
     read_manifest,
     token_type,
     write_json,
@@ -71,31 +72,40 @@ def prepare(
     folder: Path | str,
     *,
     part: Part | None = None,
+    segmenter: Segmenter | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Path:
     """Make the folder, or go on with it, or find it finished. Returns where the manifest is (or the part's own).
 
-    A folder of another corpus, tokenizer or setting is refused, naming what differs.
+    A folder of another corpus, tokenizer or setting is refused, naming what differs. A `segmenter` says what words
+    are in place of the one that the config names; the folder remembers it by its qualified name.
     """
+    _check_place(Path(folder), part)
     folder = Path(folder) / part.folder if part else Path(folder)
     tokenizer = load_tokenizer(tokenizer_path)
     _check_tokenizer(tokenizer, tokenizer_path)
     state = _read_state(folder)
     known = state["identity"]["sources"] if state else ()
     identity = identify(corpus, tokenizer, config, part or Part(), known)
+    if segmenter is not None:
+        identity["prepare"]["segmenter"] = _name_of(segmenter)
     if state:
         refuse_other(identity, state["identity"], folder)
         for split in SPLITS:
             check_files(folder, state["shards"][split])
         if "fingerprint" in state:
             return folder
+    if segmenter is None and config.segmenter == "jieba":
+        segmenter = jieba_segmenter()
     estimate = _estimate(corpus, tokenizer, part or Part())
     if not state:
         state = {"identity": identity, "documents": 0, "chars": 0, "shards": {split: [] for split in SPLITS}}
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / PROGRESS, state)
     _check_disk(folder, estimate, state)
-    _fill(folder, state, corpus, tokenizer, config, part or Part(), estimate, report)
+    _fill(folder, state, corpus, tokenizer, config, part or Part(), segmenter, estimate, report)
+    if not part:  # what one part lacks, another may have
+        _check_maskable(folder, state["shards"], tokenizer, tokenizer_path)
     _finish(folder, tokenizer, identity, state["shards"])
     return folder
 
@@ -123,8 +133,37 @@ def merge(folder: Path | str) -> Path:
             check_files(folder / name, manifest["shards"][split])
             shards[split] += [entry | {"name": f"{name}/{entry['name']}"} for entry in manifest["shards"][split]]
     first = load_tokenizer(folder / found[0].name / "tokenizer")
+    _check_maskable(folder, shards, first, folder / found[0].name / "tokenizer")
     _finish(folder, first, whole | {"part": list(Part())}, shards)
     return folder
+
+
+def unknown_share(folder: Path | str) -> float:
+    """Which share of a finished folder's text, its [CLS] and [SEP] apart, became the unknown token."""
+    special = load_tokenizer(Path(folder) / "tokenizer").special
+    if special.unk_id is None:
+        return 0.0
+    counts_V = np.sum([open_rows(folder, split).token_counts() for split in SPLITS], axis=0)
+    num_tokens = counts_V.sum() - counts_V[special.cls_id] - counts_V[special.sep_id]
+    return float(counts_V[special.unk_id] / max(num_tokens, 1))
+
+
+def _check_place(folder: Path, part: Part | None) -> None:
+    """A folder holds one set or parts of one, never both side by side."""
+    whole = any((folder / name).exists() for name in (MANIFEST, PROGRESS))
+    if part and whole and not (folder / part.folder / MANIFEST).exists():
+        raise ValueError(f"{folder} is a set of its own, which takes no parts; choose another folder for them")
+    if not part and not whole and next(folder.glob("part-*-of-*"), None):
+        raise ValueError(
+            f"{folder} holds parts; make one set of them with 'bertkit prepare --merge {folder}', "
+            f"or choose another folder for the whole"
+        )
+
+
+def _name_of(segmenter: Segmenter) -> str:
+    """A function's qualified name, or that of the class where it is an object that can be called."""
+    named = segmenter if hasattr(segmenter, "__qualname__") else type(segmenter)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _read_state(folder: Path) -> dict[str, Any] | None:
@@ -183,7 +222,7 @@ def _estimated_bytes(estimate: dict[str, Any]) -> int | None:
     return int(estimate["chars"] * estimate["tokens_per_char"] * estimate["bytes_per_token"])
 
 
-def _fill(folder, state, corpus, tokenizer, config, part, estimate, report) -> None:
+def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, report) -> None:
     """Read on after the last full shard, encode, and write shard after shard."""
     shards = state["shards"]
     builders = {split: RowBuilder(tokenizer.special, config) for split in SPLITS}
@@ -196,7 +235,18 @@ def _fill(folder, state, corpus, tokenizer, config, part, estimate, report) -> N
                 shards[split].append(write_shard(folder, name, builder.take(), tokenizer.vocab_size))
         write_json(folder / PROGRESS, state)
 
-    encode, to_arrays = _encoder(tokenizer, config)
+    def tell(held: int) -> None:
+        report(
+            Progress(
+                chars=state["chars"],
+                total_chars=None if estimate["chars"] is None else int(estimate["chars"]),
+                tokens=written + held,
+                estimated_bytes=_estimated_bytes(estimate),
+            )
+        )
+
+    tell(held=0)
+    encode, to_arrays = _encoder(tokenizer, segmenter)
     documents = islice(_documents_of_part(read_documents(corpus), part), state["documents"], None)
     validation = False
     for batch, encodings in _encode_ahead(_batches(documents, _BATCH_CHARS), encode):
@@ -211,14 +261,7 @@ def _fill(folder, state, corpus, tokenizer, config, part, estimate, report) -> N
         state["documents"] += len(batch)
         state["chars"] += sum(len(document.text) for document in batch)
         held = sum(builder.num_tokens for builder in builders.values())
-        report(
-            Progress(
-                chars=state["chars"],
-                total_chars=None if estimate["chars"] is None else int(estimate["chars"]),
-                tokens=written + held,
-                estimated_bytes=_estimated_bytes(estimate),
-            )
-        )
+        tell(held)
         if held >= config.shard_tokens:
             flush()
             written += held
@@ -257,7 +300,7 @@ def _encode_ahead(batches: Iterator[list[Document]], encode: Callable):
                 yield done[0], done[1].result()
 
 
-def _encoder(tokenizer: Tokenizer, config: PrepareConfig) -> tuple[Callable, Callable]:
+def _encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> tuple[Callable, Callable]:
     """What encodes documents, and what makes lengths, ids and word starts of encoded texts.
 
     Words come from the vocabulary where that is exact, else from the tokenizer's or the segmenter's own words, which
@@ -266,7 +309,6 @@ def _encoder(tokenizer: Tokenizer, config: PrepareConfig) -> tuple[Callable, Cal
     backend = tokenizer.backend
     # "[MASK]" written in the corpus is text, not the special token.
     backend.encode_special_tokens = True
-    segmenter: Segmenter | None = jieba_segmenter() if config.segmenter == "jieba" else None
     id_type, table = token_type(tokenizer.vocab_size), None
     if segmenter is None and isinstance(backend.model, WordPiece):
         table = wordpiece_table(backend.get_vocab(), tokenizer.vocab_size, backend.model.continuing_subword_prefix)
@@ -294,6 +336,19 @@ def _encoder(tokenizer: Tokenizer, config: PrepareConfig) -> tuple[Callable, Cal
         return lengths, ids_T, np.concatenate([np.empty(0, bool), *starts])
 
     return encode, convert
+
+
+def _check_maskable(folder: Path, shards: dict[str, list], tokenizer: Tokenizer, path: Path | str) -> None:
+    """Rows of special tokens alone have nothing to learn from: the tokenizer is of another language or script."""
+    counts_V = np.zeros(tokenizer.vocab_size, np.int64)
+    for entry in chain.from_iterable(shards.values()):
+        counts_V += np.fromfile(folder / f"{entry['name']}.counts", "<i8")
+    num_special = counts_V[list(tokenizer.special.special_ids)].sum()
+    if num_special and num_special == counts_V.sum():
+        raise ValueError(
+            f"{folder}: every word of the corpus is unknown to the tokenizer {path}, so nothing could be masked; "
+            f"train one on this corpus with 'bertkit tokenizer train'"
+        )
 
 
 def _finish(folder: Path, tokenizer: Tokenizer, identity: dict[str, Any], shards: dict[str, list]) -> None:

@@ -18,6 +18,7 @@ MAX_CHARS = 1 << 18
 """A longer document is handed out in parts, so that one line of 50 MB costs no more memory than a page."""
 MAX_RECORD_BYTES = 1 << 28
 """A longer JSON line or CSV record is refused: it must be held at once to be read."""
+_REPLACE = "set errors: --errors replace or data.errors=replace"
 
 
 class Piece(NamedTuple):
@@ -39,8 +40,13 @@ class Line(NamedTuple):
 
 def reader_of(path: Path, exact: bool = False) -> Any:
     """The reader for a file's name; a name that says nothing is plain text, or None when `exact`."""
-    name = path.name.removesuffix(".gz")
-    return READERS.get(Path(name).suffix.lower(), None if exact else read_text)
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix in NOT_TEXT and not exact:
+        raise ValueError(
+            f"{path}: a {suffix} file is no text that can be read; "
+            f"convert it to one of {' '.join([*READERS, *ALIASES])} (each also as .gz)"
+        )
+    return READERS.get(ALIASES.get(suffix, suffix), None if exact else read_text)
 
 
 def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
@@ -81,10 +87,11 @@ def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
         try:
             record = json.loads(line.text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{place}: not JSON: {error}") from None
+            raise ValueError(f"{place}: not JSON: {error} (each line must be an object of its own)") from None
         if not isinstance(record, dict):
             raise ValueError(
-                f"{place}: expected an object with the field {config.field!r}, got {type(record).__name__}"
+                f"{place}: expected an object with the field {config.field!r}, got {type(record).__name__}; "
+                f"write one object a line"
             )
         yield from pieces_of_field(record, config, place)
 
@@ -146,6 +153,13 @@ READERS: dict[str, Callable[[Path, CorpusConfig], Iterator[Piece]]] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
 }
+ALIASES = {".json": ".jsonl", ".ndjson": ".jsonl"}
+"""Other names of the same."""
+
+NOT_TEXT = frozenset(
+    ".tsv .zst .bz2 .xz .zip .tar .tgz .arrow .html .htm .pdf .bin .pt .pkl .docx".split()  # noqa: SIM905
+)
+"""Names that surely hold something else: read as plain text they would fill a corpus with noise."""
 
 
 def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
@@ -213,12 +227,12 @@ def _decode(data: bytes, errors: str, place: str, line: int | None = None) -> st
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{where(data[: error.start])}: not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, "
-            f"or replace such bytes with errors=replace"
+            f"or replace such bytes ({_REPLACE})"
         ) from None
     if "\0" in text:
         if errors == "strict":
             before = data[: data.index(b"\0")]
-            raise ValueError(f"{where(before)}: a NUL character; remove it, or replace it with errors=replace")
+            raise ValueError(f"{where(before)}: a NUL character; remove it, or replace it ({_REPLACE})")
         text = text.replace("\0", "\ufffd")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -283,4 +297,4 @@ def _bytes_or_value(value: Any) -> Any:
 
 def _no_field(place: str, field: str, names: list) -> str:
     shown = ", ".join(str(name) for name in names if name is not None) or "none"
-    return f"{place}: no field {field!r}; the fields are {shown} (choose one with field=NAME)"
+    return f"{place}: no field {field!r}; the fields are {shown} (set field: --field NAME or data.field=NAME)"

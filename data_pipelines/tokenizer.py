@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -74,9 +75,9 @@ class Tokenizer:
         }
         if self.max_length is not None:
             settings["model_max_length"] = self.max_length
-        (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), encoding="utf-8")
-        _write_json(folder / "tokenizer_config.json", settings)
-        _write_json(folder / "special_tokens_map.json", names)
+        _write(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        _write(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+        _write(folder / "special_tokens_map.json", json.dumps(names, indent=2, ensure_ascii=False) + "\n")
 
 
 def train_tokenizer(
@@ -90,37 +91,69 @@ def train_tokenizer(
     backend = train(config, lambda: _sample(corpus, config, report))
     if backend is None:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to train a tokenizer on")
-    cls_id, sep_id = backend.token_to_id("[CLS]"), backend.token_to_id("[SEP]")
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", cls_id), ("[SEP]", sep_id)],
-    )
+    _frame(backend)
     tokenizer = Tokenizer(backend, _special_ids(backend, {}))
     tokenizer.save(folder)
     return tokenizer
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
-    """Open a tokenizer.json, or a folder that holds one, ours or Hugging Face's."""
+    """Open a tokenizer.json, or a folder that holds one, ours or Hugging Face's, or BERT's vocab.txt alone."""
     path = Path(path)
     file = path / "tokenizer.json" if path.is_dir() else path
+    if path.is_dir() and not file.exists() and (path / "vocab.txt").is_file():
+        file = path / "vocab.txt"
     if not file.is_file():
         raise ValueError(
             f"there is no tokenizer at {path}: expected a tokenizer.json or a folder with one "
-            f"('bertkit tokenizer train' makes one; vocab.txt alone is not enough)"
+            f"or with BERT's vocab.txt ('bertkit tokenizer train' makes one)"
         )
-    try:
-        backend = Backend.from_file(str(file))
-    except Exception as error:  # the library raises bare Exception for whatever it cannot parse
-        raise ValueError(f"{file} is not a tokenizer that the tokenizers library can read: {error}") from None
+    settings = _read_settings(file.parent)
+    backend = _from_vocabulary(file, settings) if file.name == "vocab.txt" else _from_json(file)
     if not backend.get_vocab_size():
         raise ValueError(f"{file} has an empty vocabulary")
-    settings = _read_settings(file.parent)
     # Without a real limit transformers writes a number beyond any model.
     limit = settings.get("model_max_length")
     max_length = int(limit) if isinstance(limit, (int, float)) and 0 < limit < 2**31 else None
     return Tokenizer(backend, _special_ids(backend, settings), max_length)
+
+
+def _frame(backend: Backend) -> None:
+    """Put every text between [CLS] and [SEP]."""
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
+    )
+
+
+def _from_json(file: Path) -> Backend:
+    try:
+        return Backend.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception for whatever it cannot parse
+        raise ValueError(f"{file} is not a tokenizer that the tokenizers library can read: {error}") from None
+
+
+def _from_vocabulary(file: Path, settings: dict[str, Any]) -> Backend:
+    """BERT's tokenizer from its vocabulary, one token a line; folds case unless tokenizer_config.json denies it."""
+    try:
+        tokens = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8: {error}") from None
+    vocabulary = {token.rstrip("\r"): index for index, token in enumerate(tokens)}
+    if missing := [name for name in SPECIAL_TOKENS if name not in vocabulary]:
+        raise ValueError(f"{file} lacks {' '.join(missing)}: this vocab.txt alone is not enough for a BERT tokenizer")
+    backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.add_special_tokens(SPECIAL_TOKENS)
+    _frame(backend)
+    return backend
 
 
 def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
@@ -252,5 +285,8 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _write(path: Path, text: str) -> None:
+    """Write a file so that a kill leaves the old one or the new one, never half of it."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)

@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         return _dispatch(argv)
-    except KeyboardInterrupt:
-        print("\nbertkit: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\nbertkit: interrupted{'; ' if stop.args else ''}{stop}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader (head, less) closed first; silence Python's complaint about the final flush.
@@ -59,6 +59,13 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def parse_known_args(self, args=None, namespace=None):
+        """What is left over is a mistake, told by the parser that met it: that of a sub-command knows its flags."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         from bertkit.fields import nearest

@@ -6,20 +6,29 @@ from pathlib import Path
 from bertkit.fields import add_flags, from_flags
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
 
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+_MUCH_UNKNOWN = 0.01
+
 
 def tokenizer(parser: argparse.ArgumentParser):
-    parser.epilog = (
+    examples = (
         "examples:\n"
         "  bertkit tokenizer train --corpus books/*.txt --vocab-size 16000 --out my-tokenizer\n"
         "  bertkit tokenizer doctor --tokenizer my-tokenizer --corpus other.txt"
     )
+    parser.epilog = examples
     actions = parser.add_subparsers(dest="action", required=True, metavar="train|doctor")
-    train = actions.add_parser("train", help="train a tokenizer on a corpus and examine it")
+
+    def add_action(name: str, summary: str) -> argparse.ArgumentParser:
+        description = f"{summary[0].upper()}{summary[1:]}."
+        return actions.add_parser(name, help=summary, description=description, epilog=examples)
+
+    train = add_action("train", "train a tokenizer on a corpus and examine it")
     train.add_argument("--out", type=Path, required=True, help="folder to write; AutoTokenizer opens it too")
     train.add_argument("--held-out", nargs="+", metavar="CORPUS", help="text to examine the tokenizer on")
     add_flags(train, CorpusConfig)
     add_flags(train, TokenizerConfig)
-    doctor = actions.add_parser("doctor", help="say how well a tokenizer fits a text")
+    doctor = add_action("doctor", "say how well a tokenizer fits a text")
     doctor.add_argument("--tokenizer", type=Path, required=True, help="tokenizer.json or a folder with one")
     add_flags(doctor, CorpusConfig)
     return lambda arguments: {"train": _train, "doctor": _doctor}[arguments.action](arguments)
@@ -66,6 +75,7 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.held_out:
         held_out = from_flags(CorpusConfig, arguments, corpus=arguments.held_out)
         _check_sources(held_out)
+    _make_tokenizer_folder(arguments.out)
 
     from bertkit.progress import progress_bar
     from data_pipelines.tokenizer import train_tokenizer
@@ -86,6 +96,7 @@ def _train(arguments: argparse.Namespace) -> None:
 def _doctor(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
     _check_sources(corpus)
+    _check_tokenizer(arguments.tokenizer)
 
     from data_pipelines.tokenizer import load_tokenizer
 
@@ -108,7 +119,7 @@ def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_00
         ("unknown", f"{found.unknown_rate:.3%} of the tokens" + (f" ({examples})" if examples else "")),
         ("pieces per word", f"{found.pieces_per_word:.3f}"),
         ("bytes per token", f"{found.bytes_per_token:.2f}"),
-        ("vocabulary used", f"{found.share_used:.1%} of {found.vocab_size:,} tokens"),
+        ("vocabulary used", f"{found.share_used:.1%} of {found.num_ordinary:,} ordinary tokens"),
         ("special tokens", "; ".join(found.complaints) or "in order"),
     ]
     for name, value in lines:
@@ -116,53 +127,100 @@ def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_00
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    from bertkit.progress import progress_bar
-
     if arguments.merge:
-        from data_pipelines.prepare import merge
-
-        _print_shards(merge(arguments.merge))
+        _merge(arguments)
         return
     missing = [f"--{name}" for name in ("corpus", "tokenizer", "out") if not getattr(arguments, name, None)]
     if missing:
         raise ValueError(f"prepare needs {', '.join(missing)} (see 'bertkit prepare --help')")
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(PrepareConfig, arguments)
     _check_sources(corpus)
+    _check_tokenizer(arguments.tokenizer)
 
+    from bertkit.progress import progress_bar
     from data_pipelines.prepare import Part, Progress
     from data_pipelines.prepare import prepare as prepare_shards
 
     part = Part.parse(arguments.part) if arguments.part else None
-    told = False
+    worked = False
 
     with progress_bar("preparing") as update:
 
         def report(progress: Progress) -> None:
-            nonlocal told
-            if not told and progress.estimated_bytes is not None:
-                print(f"about {progress.estimated_bytes / 1e6:,.1f} MB of shards to write")
-                told = True
+            nonlocal worked
+            if not worked and progress.estimated_bytes is not None:
+                print(f"about {progress.estimated_bytes / 1e6:,.1f} MB of shards to write", flush=True)
+            worked = True
             update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
 
-        folder = prepare_shards(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
-    if not told:
+        try:
+            folder = prepare_shards(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on after the last full shard") from None
+    if not worked:
         print("nothing to do: the folder is prepared already")
-    _print_shards(folder)
+    _print_shards(folder, worked)
 
 
-def _print_shards(folder: Path) -> None:
+def _merge(arguments: argparse.Namespace) -> None:
+    others = [name for name, value in vars(arguments).items() if name != "merge" and value is not None]
+    if others:
+        flags = ", ".join("--" + name.replace("_", "-") for name in others)
+        raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
+
+    from data_pipelines.prepare import merge
+    from data_pipelines.shards import MANIFEST
+
+    done = (arguments.merge / MANIFEST).exists()
+    if done:
+        print("nothing to do: the folder is one finished set already")
+    else:
+        merge(arguments.merge)
+    _print_shards(arguments.merge, worked=not done)
+
+
+def _print_shards(folder: Path, worked: bool) -> None:
+    import sys
+
+    from data_pipelines.prepare import unknown_share
     from data_pipelines.shards import SPLITS, open_rows
 
     for split in SPLITS:
         rows = open_rows(folder, split)
         print(f"  {split:<10} {len(rows):>12,} rows {rows.num_tokens:>15,} tokens")
-    print(f"wrote {folder}")
+    unknown = unknown_share(folder)
+    print(f"  {'unknown':<10} {unknown:>12.2%} of the tokens")
+    if unknown > _MUCH_UNKNOWN:
+        print(
+            f"bertkit: warning: {unknown:.1%} of the text is unknown to the tokenizer, and is never learnt; "
+            f"'bertkit tokenizer doctor' shows what, 'bertkit tokenizer train' makes one that fits",
+            file=sys.stderr,
+        )
+    if worked:
+        print(f"wrote {folder}")
 
 
 def _inspect_masks(arguments: argparse.Namespace) -> None:
     config = from_flags(MaskConfig, arguments)
-    if arguments.data is None and not (arguments.tokenizer and arguments.text):
+    if config.final_rate is not None:
+        raise ValueError("--final-rate: one rate is shown at a time; give the rate that the step has as --rate")
+    for name, least in (("show", 0), ("sample", 1), ("epoch", 0)):
+        if getattr(arguments, name) < least:
+            raise ValueError(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
+    if arguments.data is not None:
+        if arguments.text or arguments.tokenizer:
+            raise ValueError("--data brings rows and tokenizer of its own; give it alone, or --tokenizer and texts")
+        if not (arguments.data / "manifest.json").is_file():
+            raise ValueError(
+                f"--data {arguments.data} is no folder of prepared data (it has no manifest.json); "
+                f"'bertkit prepare' makes one, or finishes it"
+            )
+    elif not (arguments.tokenizer and arguments.text):
         raise ValueError("inspect-masks needs --data FOLDER, or --tokenizer PATH and texts")
+    else:
+        _check_tokenizer(arguments.tokenizer)
+        if not all(text.strip() for text in arguments.text):
+            raise ValueError("a text to mask is empty")
 
     from bertkit.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
 
@@ -171,6 +229,23 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
     else:
         source = rows_from_texts(arguments.tokenizer, arguments.text)
     inspect_rows(source, config, seed=arguments.seed, epoch=arguments.epoch, show=arguments.show)
+
+
+def _make_tokenizer_folder(folder: Path) -> None:
+    """Whether the folder can be written, and holds nothing else, is found out before the training."""
+    names = {path.name.removesuffix(".new") for path in folder.iterdir()} if folder.is_dir() else set()
+    if foreign := sorted(names.difference(_TOKENIZER_FILES)):
+        raise ValueError(f"--out {folder} holds something that is no tokenizer ({foreign[0]}); choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _check_tokenizer(path: Path) -> None:
+    """As below."""
+    if not path.is_file() and not any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+        raise ValueError(
+            f"--tokenizer: there is no tokenizer at {path}, neither a tokenizer.json nor a folder with one; "
+            f"'bertkit tokenizer train' makes one"
+        )
 
 
 def _check_sources(corpus: CorpusConfig) -> None:
