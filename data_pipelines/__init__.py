@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from data_pipelines.shards import open_rows as open_rows
     from data_pipelines.tokenizer import load_tokenizer as load_tokenizer
     from data_pipelines.tokenizer import train_tokenizer as train_tokenizer
+    from data_pipelines.words import starts_from_segments as starts_from_segments
 
 _HOMES = {
     "MaskingCollator": "collator",
@@ -17,6 +18,7 @@ _HOMES = {
     "Plan": "plan",
     "load_tokenizer": "tokenizer",
     "open_rows": "shards",
+    "starts_from_segments": "words",
     "train_tokenizer": "tokenizer",
 }
 __all__ = list(_HOMES)

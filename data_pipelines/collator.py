@@ -1,18 +1,22 @@
 """Token rows enter, a masked batch leaves: padded for any project, or packed for an encoder without padding."""
 
+import numbers
+import operator
 import os
+import sys
 from collections.abc import Callable, Sequence
-from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from data_pipelines.batch import PackedBatch, RowBatch
 from data_pipelines.config import MaskConfig
+from data_pipelines.examples import along_tokens, read_examples, stacked
 from data_pipelines.keyed import fold
 from data_pipelines.masking import Masked, mask_tokens
 from data_pipelines.vocabulary import vocabulary_from_ids, vocabulary_of
-from data_pipelines.words import WordTable, starts_from_word_ids, word_table
+from data_pipelines.words import WordTable, ideograph_starts, word_table
 
 IGNORED = -100
 """The label of a token that is no target, as torch's cross-entropy and transformers have it."""
@@ -37,14 +41,18 @@ class MaskingCollator:
     arguments mean what they mean in its `DataCollatorForLanguageModeling`. Special tokens are never chosen and never
     drawn; the rate counts the other tokens only. A row with anything to choose has at least one target.
 
-    An example is a sequence of ids (list, array, tensor) or a mapping with `input_ids` and, as you have them:
-    `special_tokens_mask` (1: never choose), `attention_mask`, `word_ids` (exact words for unit "word"), `step` (for a
-    rate that depends on it), and `row_id` with `epoch`. With `row_id` the masks are a pure function of (seed, epoch,
-    row_id, position): the same with any number of workers, ranks and batches. Without, they come from a stream of
-    their own per process and worker. Further fields are stacked, or padded with 0 where they run along the tokens.
+    An example is a sequence of ids (list, array, tensor), a `tokenizers.Encoding`, or a mapping with `input_ids` and,
+    as you have them: `special_tokens_mask` (1: never choose), `attention_mask`, the words for unit "word" as `word_ids`
+    or `starts_word` (true for the first token of each), `step` (for a rate that depends on it), and `row_id` with
+    `epoch`. With `row_id` the masks are a pure function of (seed, epoch, row_id, position): the same with any number of
+    workers, ranks and batches. Without, they come from a stream of their own per process and worker, which with
+    workers also depends on torch's seed. A `Trainer` drops these fields unless it has `remove_unused_columns=False`.
 
-    Without a tokenizer give `mask_id`, `vocab_size`, `special_ids` and `pad_id`. `layout="packed"` returns a
-    `PackedBatch`. `return_tensors="np"` never imports torch.
+    Further fields are stacked, padded with 0 where they have a number per token, or stay lists. `layout="packed"`
+    returns a `PackedBatch`: tokens with attention_mask 0 and further fields are dropped.
+
+    Without a tokenizer give `mask_id`, `vocab_size`, `special_ids` and `pad_id`; beside one, `special_ids` adds to its
+    own. `return_tensors="np"` never imports torch.
     """
 
     def __init__(
@@ -75,15 +83,33 @@ class MaskingCollator:
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        if callable(mlm_probability):
+            rate = MaskConfig.rate
+        elif isinstance(mlm_probability, numbers.Real):
+            rate = mlm_probability
+        else:
+            raise ValueError(
+                f"mlm_probability must be a number in (0, 1) or a function of the step, got {mlm_probability!r}"
+            )
+        if pad_to_multiple_of is not None and pad_to_multiple_of < 1:
+            raise ValueError(f"pad_to_multiple_of must be at least 1, or None, got {pad_to_multiple_of}")
+        if isinstance(tokenizer, (str, Path)):
+            raise ValueError(f"a tokenizer is wanted, not its path: load_tokenizer({str(tokenizer)!r}) opens it")
         if tokenizer is not None:
-            self.vocabulary = vocabulary_of(tokenizer)
+            own_ids = {"mask_id": mask_id, "vocab_size": vocab_size, "pad_id": pad_id}
+            told_twice = [key for key, given in own_ids.items() if given is not None]
+            if told_twice:
+                raise ValueError(
+                    f"the tokenizer tells {', '.join(told_twice)} already; leave that out, or the tokenizer"
+                )
+            self.vocabulary = vocabulary_of(tokenizer, special_ids)
         elif mask_id is None or vocab_size is None:
             raise ValueError("give a tokenizer, or at least mask_id and vocab_size (and special_ids, pad_id)")
         else:
             self.vocabulary = vocabulary_from_ids(mask_id, vocab_size, special_ids, pad_id)
         self.rate = mlm_probability
         self.config = MaskConfig(
-            rate=MaskConfig.rate if callable(mlm_probability) else mlm_probability,
+            rate=rate,
             mask_share=mask_replace_prob,
             random_share=random_replace_prob,
             unit=unit,
@@ -92,9 +118,13 @@ class MaskingCollator:
             span_max=span_max,
         )
         self.pad_to_multiple_of, self.return_tensors, self.layout = pad_to_multiple_of, return_tensors, layout
-        self.seed = int.from_bytes(os.urandom(8), "big") if seed is None else seed
+        try:
+            self.seed = int.from_bytes(os.urandom(8), "big") if seed is None else operator.index(seed)
+        except TypeError:
+            raise ValueError(f"seed must be an integer, or None for a fresh one, got {seed!r}") from None
         self._rows_drawn = 0
         self._words: WordTable | None = None
+        self._ideographs_V: np.ndarray | None = None
 
     @classmethod
     def from_config(
@@ -117,32 +147,17 @@ class MaskingCollator:
 
     def __call__(self, examples: Sequence[Any]) -> dict[str, Any] | PackedBatch:
         """Collate one batch of examples."""
-        if not len(examples):
-            raise ValueError("an empty batch was given to the masking collator")
-        columns = _columns(examples)
-        if "input_ids" not in columns:
-            raise ValueError(f"an example needs input_ids, got {', '.join(columns)}")
-        lengths = np.fromiter(map(len, columns["input_ids"]), np.int64, len(examples))
-        row_starts = np.concatenate([[0], np.cumsum(lengths)])
-        rows = RowBatch(
-            ids_T=_flatten(columns.pop("input_ids"), lengths),
-            row_starts=row_starts,
-            sequence_starts=row_starts,
-            starts_word_T=_flat_word_starts(columns.pop("word_ids", None), lengths),
-        )
-        protected_T, attended_T = (
-            _flatten(columns.pop(name), lengths).astype(bool) if name in columns else None
-            for name in ("special_tokens_mask", "attention_mask")
-        )
-        if attended_T is not None:
-            unattended_T = ~attended_T
-            protected_T = unattended_T if protected_T is None else protected_T | unattended_T
-        row_keys = self._row_keys(columns.pop("row_id", None), columns.pop("epoch", None), len(examples))
-        steps = columns.pop("step", None)
-        masked, starts_word_T = self._mask(rows, row_keys, None if steps is None else int(steps[0]), protected_T)
-        if self.layout == "packed":
-            return self._packed(rows, masked, starts_word_T)
-        return self._padded(rows, masked, attended_T, columns)
+        given = read_examples(examples, with_words=self.config.unit == "word")
+        rows = given.rows
+        if given.tokenizer_words and self.vocabulary.tokens is not None:
+            rows = rows._replace(starts_word_T=rows.starts_word_T | self._ideographs()[self._checked(rows.ids_T)])
+        row_keys = self._row_keys(given.row_ids, given.epochs, len(examples))
+        masked, starts_word_T = self._mask(rows, row_keys, given.step, given.protected_T)
+        if self.layout == "padded":
+            return self._padded(rows, masked, given.attended_T, given.columns)
+        if given.attended_T is not None:
+            return self._packed(*_attended_only(rows, masked, starts_word_T, given.attended_T))
+        return self._packed(rows, masked, starts_word_T)
 
     def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
         """Collate rows that lie end to end already, as the shards hand them out."""
@@ -150,13 +165,7 @@ class MaskingCollator:
         return self._packed(rows, masked, starts_word_T)
 
     def _mask(self, rows: RowBatch, row_keys, step: int | None, protected_T) -> tuple[Masked, np.ndarray | None]:
-        ids_T = rows.ids_T
-        # Seen as unsigned, a negative id is larger than any vocabulary.
-        if len(ids_T) and ids_T.view(np.uint64).max() >= len(self.vocabulary.masking.special_V):
-            raise ValueError(
-                f"a token id lies outside the vocabulary of {len(self.vocabulary.masking.special_V)}: "
-                f"the ids run from {ids_T.min()} to {ids_T.max()}"
-            )
+        ids_T = self._checked(rows.ids_T)
         starts_word_T = rows.starts_word_T
         if starts_word_T is None and (self.config.unit == "word" or self.layout == "packed"):
             starts_word_T = self._word_starts(ids_T)
@@ -172,12 +181,25 @@ class MaskingCollator:
         )
         return masked, starts_word_T
 
+    def _checked(self, ids_T: np.ndarray) -> np.ndarray:
+        vocab_size = len(self.vocabulary.masking.special_V)
+        # Seen as unsigned, a negative id is larger than any vocabulary.
+        if len(ids_T) and ids_T.view(np.uint64).max() >= vocab_size:
+            raise ValueError(
+                f"a token id lies outside the vocabulary of {vocab_size}: "
+                f"the ids run from {ids_T.min()} to {ids_T.max()}"
+            )
+        return ids_T
+
     def _rate(self, step: int | None) -> float:
         if not callable(self.rate):
             return self.rate
         if step is None:
             raise ValueError("the mask rate depends on the step: give every example its `step`")
-        return self.rate(step)
+        rate = self.rate(step)
+        if not 0 < rate < 1:
+            raise ValueError(f"the mask rate must lie in (0, 1), the schedule gives {rate} at step {step}")
+        return rate
 
     def _word_starts(self, ids_T: np.ndarray) -> np.ndarray | None:
         if self._words is None and self.vocabulary.tokens is not None:
@@ -188,14 +210,19 @@ class MaskingCollator:
                     raise
         if self._words is None:
             if self.config.unit == "word":
-                raise ValueError("whole words need a tokenizer, or `word_ids` in every example")
+                raise ValueError("whole words need a tokenizer, or `word_ids` or `starts_word` in every example")
             return None
         return self._words.starts(ids_T)
 
+    def _ideographs(self) -> np.ndarray:
+        if self._ideographs_V is None:
+            assert self.vocabulary.tokens is not None
+            self._ideographs_V = ideograph_starts(self.vocabulary.tokens, len(self.vocabulary.masking.special_V))
+        return self._ideographs_V
+
     def _row_keys(self, row_ids, epochs, num_rows: int) -> np.ndarray:
         if row_ids is not None:
-            seen = 0 if epochs is None else np.fromiter(epochs, np.int64, num_rows)
-            return fold(self.seed, seen, np.fromiter(row_ids, np.int64, num_rows))
+            return fold(self.seed, 0 if epochs is None else epochs, row_ids)
         first, self._rows_drawn = self._rows_drawn, self._rows_drawn + num_rows
         return fold(self.seed, *_process_identity(), np.arange(first, first + num_rows))
 
@@ -227,10 +254,8 @@ class MaskingCollator:
         for name, values in columns.items():
             if name == "labels":
                 continue  # of an earlier task: the targets are the labels here
-            if _runs_along(values, lengths):
-                batch[name] = spread(_flatten(values, lengths), 0)
-            else:
-                batch[name] = values if isinstance(values[0], (str, bytes)) else np.asarray(values)
+            flat_T = along_tokens(values, lengths)
+            batch[name] = stacked(values) if flat_T is None else spread(flat_T, 0)
         return self._finish(batch)
 
     def _packed(self, rows: RowBatch, masked: Masked, starts_word_T) -> PackedBatch:
@@ -254,55 +279,25 @@ class MaskingCollator:
         import torch
 
         return {
-            name: torch.from_numpy(array) if isinstance(array, np.ndarray) and array.dtype != object else array
-            for name, array in arrays.items()
+            name: torch.from_numpy(array) if isinstance(array, np.ndarray) else array for name, array in arrays.items()
         }
 
 
-def _columns(examples: Sequence[Any]) -> dict[str, list]:
-    """Examples as named columns; a bare sequence of ids is an example too."""
-    first = examples[0]
-    if not hasattr(first, "keys"):  # transformers' BatchEncoding has keys without being a Mapping
-        return {"input_ids": list(examples)}
-    try:
-        return {name: [example[name] for example in examples] for name in first.keys()}  # noqa: SIM118
-    except KeyError as missing:
-        raise ValueError(f"the examples of a batch differ: one has no {missing}") from None
-
-
-def _flatten(rows: list, lengths: np.ndarray) -> np.ndarray:
-    """One int64 array from rows of lists, arrays or tensors."""
-    if isinstance(rows[0], np.ndarray):
-        flat = np.concatenate(rows).astype(np.int64, copy=False)
-    elif hasattr(rows[0], "numpy"):
-        flat = np.concatenate([row.numpy() for row in rows]).astype(np.int64, copy=False)
-    else:
-        flat = np.fromiter(chain.from_iterable(rows), np.int64)
-    if flat.ndim != 1 or len(flat) != lengths.sum():
-        raise ValueError("every per-token field must be one-dimensional and as long as its input_ids")
-    return flat
-
-
-def _flat_word_starts(word_ids: list | None, lengths: np.ndarray) -> np.ndarray | None:
-    if word_ids is None:
-        return None
-    starts_T = np.concatenate([starts_from_word_ids(row) for row in word_ids])
-    if len(starts_T) != lengths.sum():
-        raise ValueError("word_ids must be as long as input_ids")
-    return starts_T
-
-
-def _runs_along(values: list, lengths: np.ndarray) -> bool:
-    """Whether a field has one number per token."""
-    if isinstance(values[0], (str, bytes)) or not hasattr(values[0], "__len__"):
-        return False
-    return all(len(value) == length for value, length in zip(values, lengths, strict=True))
+def _attended_only(rows: RowBatch, masked: Masked, starts_word_T, attended_T):
+    """The same without unattended tokens; none of them is a target."""
+    before = np.concatenate([[0], np.cumsum(attended_T)])  # attended tokens before each place
+    borders = before[rows.row_starts]
+    kept = masked._replace(input_ids=masked.input_ids[attended_T], target_index=before[masked.target_index])
+    starts_word_T = None if starts_word_T is None else starts_word_T[attended_T]
+    return rows._replace(row_starts=borders, sequence_starts=borders), kept, starts_word_T
 
 
 def _process_identity() -> tuple[int, int]:
     """Rank, and the DataLoader worker's seed, which torch draws anew every epoch: no two streams are alike."""
-    import sys
-
+    rank, worker = int(os.environ.get("RANK", 0)), None
     torch = sys.modules.get("torch")
-    worker = torch.utils.data.get_worker_info() if torch is not None else None
-    return int(os.environ.get("RANK", 0)), 0 if worker is None else worker.seed
+    if torch is not None:
+        worker = torch.utils.data.get_worker_info()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank = torch.distributed.get_rank()
+    return rank, 0 if worker is None else worker.seed

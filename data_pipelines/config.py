@@ -122,7 +122,7 @@ class MaskConfig:
             raise ValueError(
                 f"mask_share + random_share must not exceed 1, got {self.mask_share} + {self.random_share}"
             )
-        if self.span_mean < 1:
+        if not self.span_mean >= 1:  # NaN too
             raise ValueError(f"span_mean must be at least 1, got {self.span_mean}")
         if not 1 <= self.span_max <= 64:
             raise ValueError(f"span_max must lie between 1 and 64, got {self.span_max}")

@@ -6,7 +6,7 @@ Choosing is then one rule for all units: arrivals below a bound (Bernoulli), or 
 What happens to a target is drawn from its unit's arrival, so a word is masked, replaced or kept as a whole.
 """
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +128,7 @@ def _survival(distance: int, mean: float) -> float:
     return (1 - 1 / mean) ** distance
 
 
-@cache
+@lru_cache(maxsize=8)
 def _unit_rate(rate: float, config: MaskConfig) -> float:
     """The bound on arrivals that makes each token a target with probability `rate`.
 

@@ -29,40 +29,41 @@ class Vocabulary(NamedTuple):
     """The tokens by name, where a tokenizer was given."""
 
 
-def vocabulary_of(tokenizer: Any) -> Vocabulary:
-    """Read our own tokenizer, a transformers tokenizer, or a `tokenizers.Tokenizer`."""
+def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary:
+    """Read our own tokenizer, a transformers tokenizer, or a `tokenizers.Tokenizer`; `special_ids` adds to its own."""
     pads_left = False
     if hasattr(tokenizer, "special"):  # ours
-        tokens, special_ids = tokenizer.backend.get_vocab(), set(tokenizer.special.special_ids)
+        tokens, special = tokenizer.backend.get_vocab(), set(tokenizer.special.special_ids)
         mask_id, pad_id = tokenizer.special.mask_id, tokenizer.special.pad_id
     elif hasattr(tokenizer, "all_special_ids"):  # transformers
-        tokens, special_ids = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
+        tokens, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
         mask_id, pad_id, pads_left = tokenizer.mask_token_id, tokenizer.pad_token_id, tokenizer.padding_side == "left"
     else:
         tokens = tokenizer.get_vocab()
-        special_ids = special_ids_of(tokenizer, tokens)
+        special = special_ids_of(tokenizer, tokens)
         mask_id, pad_id = written("mask", tokens), written("pad", tokens)
     if not tokens:
         raise ValueError("this tokenizer has an empty vocabulary")
     if mask_id is None:
         raise ValueError("this tokenizer has no mask token; masked-language modelling needs one such as [MASK]")
     unused = {index for token, index in tokens.items() if _UNUSED.fullmatch(token)}
-    ordinary = np.array(sorted(set(tokens.values()) - special_ids - unused), np.int64)
-    masking = _masking(mask_id, max(tokens.values()) + 1, special_ids, ordinary)
+    special |= {int(index) for index in special_ids}
+    ordinary = np.array(sorted(set(tokens.values()) - special - unused), np.int64)
+    masking = _masking(mask_id, max(tokens.values()) + 1, special, ordinary)
     return Vocabulary(masking, 0 if pad_id is None else pad_id, pads_left, tokens)
 
 
 def vocabulary_from_ids(mask_id: int, vocab_size: int, special_ids: Iterable[int], pad_id: int | None) -> Vocabulary:
     """The vocabulary that plain numbers describe; [MASK] and padding count as special."""
     special = {int(index) for index in special_ids} | {mask_id} | ({pad_id} if pad_id is not None else set())
-    outside = [index for index in special if not 0 <= index < vocab_size]
-    if outside:
-        raise ValueError(f"special id {outside[0]} lies outside a vocabulary of {vocab_size}")
     ordinary = np.array([index for index in range(vocab_size) if index not in special], np.int64)
     return Vocabulary(_masking(mask_id, vocab_size, special, ordinary), pad_id or 0, False, None)
 
 
 def _masking(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.ndarray) -> MaskVocabulary:
+    outside = [index for index in special_ids if not 0 <= index < vocab_size]
+    if outside:
+        raise ValueError(f"special id {outside[0]} lies outside a vocabulary of {vocab_size}")
     if not len(ordinary):
         raise ValueError("the vocabulary has no ordinary token to draw a replacement from")
     special_V = np.zeros(vocab_size, bool)

@@ -10,7 +10,9 @@ import numpy as np
 Segmenter = Callable[[str], Iterable[str]]
 """Splits a text into words that, put together again, give the text."""
 
-_LETTER, _DIGIT, _OTHER, _SPACE, _MARK = range(5)
+_LETTER, _DIGIT, _OTHER, _SPACE, _MARK, _IDEOGRAPH = range(6)
+# The blocks of CJK unified and compatibility ideographs.
+_IDEOGRAPHS = (("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U000323af"))
 
 
 class WordTable(NamedTuple):
@@ -36,26 +38,41 @@ class WordTable(NamedTuple):
 def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     """Read the table off how the tokens are written: WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁).
 
-    Exact for WordPiece. For the others it agrees with the usual pre-tokenizers but for contractions; what the
+    Exact for WordPiece. Elsewhere a token that begins with a Chinese character is a word of its own: without spaces
+    a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions; what the
     tokenizer itself calls a word (`word_ids`) is exact, and is what prepared shards hold.
     """
-    # A byte-level vocabulary has a few tokens like "####" too: what most tokens show decides.
-    shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in ("##", "Ġ", "▁")}
-    mark = max(shown, key=lambda mark: shown[mark])
-    if not shown[mark]:
+    mark = _word_mark(vocabulary)
+    if mark is None:
         raise ValueError(
             "this vocabulary does not show where words start (no ##, Ġ or ▁); give every example its `word_ids`"
         )
     if mark == "##":
         return wordpiece_table(vocabulary, vocab_size)
+    ideograph_V = ideograph_starts(vocabulary, vocab_size)
     always_V = np.ones(vocab_size, bool)
     class_V = np.full(vocab_size, _OTHER, np.int8)
     for token, index in vocabulary.items():
-        always_V[index] = token.startswith((mark, "Ċ"))
+        always_V[index] = ideograph_V[index] or token.startswith((mark, "Ċ"))
         class_V[index] = _character_class(_from_bytes(token) if mark == "Ġ" else token.lstrip(mark))
     if mark in vocabulary:
         class_V[vocabulary[mark]] = _MARK
     return WordTable(always_V, class_V)
+
+
+def ideograph_starts(vocabulary: Mapping[str, int], vocab_size: int) -> np.ndarray:
+    """(V,) bool: which tokens begin with a Chinese character, be it written out, in bytes, or only its first bytes."""
+    mark = _word_mark(vocabulary)
+    starts_V = np.zeros(vocab_size, bool)
+    for token, index in vocabulary.items():
+        if mark == "Ġ":
+            raw = _raw_bytes(token).lstrip(b" ")
+            text = raw.decode("utf-8", errors="replace")
+            # E4 to E9 begin the characters U+4000 to U+9FFF; alone, they are the first bytes of one.
+            starts_V[index] = _is_ideograph(text[:1]) or (text[:1] == "�" and 0xE4 <= raw[0] <= 0xE9)
+        elif not token.startswith("##"):
+            starts_V[index] = _is_ideograph(token.lstrip("▁")[:1])
+    return starts_V
 
 
 def wordpiece_table(vocabulary: Mapping[str, int], vocab_size: int, prefix: str = "##") -> WordTable:
@@ -92,18 +109,39 @@ def jieba_segmenter() -> Segmenter:
     return jieba.cut
 
 
+def _word_mark(vocabulary: Mapping[str, int]) -> str | None:
+    """What a vocabulary writes at the start of a word (Ġ, ▁), or inside one (##)."""
+    # Where text has no spaces, hardly a token shows the mark: all bytes as tokens tell a byte-level vocabulary too.
+    if _byte_of_character().keys() <= vocabulary.keys():
+        return "Ġ"
+    # A byte-level vocabulary has a few tokens like "####" too: what most tokens show decides.
+    shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in ("##", "Ġ", "▁")}
+    mark = max(shown, key=lambda mark: shown[mark])
+    return mark if shown[mark] else None
+
+
 def _character_class(text: str) -> int:
-    """The class all characters of a token share; parts of a character count as letters."""
+    """The class of a token's first character; parts of a character count as letters, and so does what ends in one."""
     if not text or text.isspace():
         return _SPACE
-    category = unicodedata.category(text.strip()[0])[0]
-    return {"L": _LETTER, "M": _LETTER, "N": _DIGIT}.get(category, _OTHER)
+    first = text.strip()[0]
+    if _is_ideograph(first):
+        return _LETTER if text.endswith("x") else _IDEOGRAPH
+    return {"L": _LETTER, "M": _LETTER, "N": _DIGIT}.get(unicodedata.category(first)[0], _OTHER)
+
+
+def _is_ideograph(character: str) -> bool:
+    """Whether it is a Chinese character, as BERT's own tokenizer counts them (kana and hangul are none)."""
+    return any(first <= character <= last for first, last in _IDEOGRAPHS)
 
 
 def _from_bytes(token: str) -> str:
     """A byte-level token as text; bytes that are no whole character become a letter."""
-    raw = bytes(_byte_of_character().get(char, 0x3F) for char in token)
-    return raw.decode("utf-8", errors="replace").replace("�", "x")
+    return _raw_bytes(token).decode("utf-8", errors="replace").replace("�", "x")
+
+
+def _raw_bytes(token: str) -> bytes:
+    return bytes(_byte_of_character().get(char, 0x3F) for char in token)
 
 
 @cache

@@ -160,6 +160,101 @@ def test_further_fields_are_stacked_or_padded():
     assert "row_id" not in batch
 
 
+def test_further_fields_keep_their_type():
+    given = [
+        {"input_ids": [2, *range(6, 6 + n), 3], "weights": [0.5] * (n + 2), "half": np.full(n + 2, 0.25, np.float32),
+         "seen": [True] * (n + 2), "pieces": ["a"] * (n + 2), "ragged": [1] * (n + 9), "pair": [1, 2], "name": "x"}
+        for n in (3, 5)
+    ]  # fmt: skip
+    batch = MaskingCollator(**PLAIN, seed=0)(given)
+    assert batch["weights"][0].tolist() == [0.5] * 5 + [0.0] * 2
+    assert batch["half"].dtype == torch.float32
+    assert batch["seen"].dtype == torch.bool
+    assert batch["pieces"] == [["a"] * 5, ["a"] * 7]
+    assert batch["ragged"] == [[1] * 12, [1] * 14]
+    assert batch["pair"].tolist() == [[1, 2]] * 2
+    assert batch["name"] == ["x", "x"]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_pack_drops_unattended_tokens_and_keeps_the_masks(left):
+    given = []
+    for example in examples():
+        ids, padding = example["input_ids"], [0] * (45 - len(example["input_ids"]))
+        mask = [0] * len(padding) + [1] * len(ids) if left else [1] * len(ids) + [0] * len(padding)
+        given.append(example | {"input_ids": padding + ids if left else ids + padding, "attention_mask": mask})
+    padded = MaskingCollator(**PLAIN, seed=0)(given)
+    packed = MaskingCollator(**PLAIN, seed=0, layout="packed")(given)
+    attended = padded["attention_mask"].bool()
+    assert torch.equal(padded["input_ids"][attended], packed.input_ids)
+    labels = padded["labels"][attended]
+    assert torch.equal((labels != -100).nonzero().flatten(), packed.target_index)
+    assert torch.equal(labels[packed.target_index], packed.target_ids)
+    assert packed.cu_seqlens.diff().tolist() == attended.sum(1).tolist()
+    assert packed.max_seqlen == attended.sum(1).max()
+
+
+def test_lists_and_tensors_may_stand_side_by_side():
+    forms = [list, np.array, torch.tensor, tuple]
+    given = [example | {"input_ids": forms[i % 4](example["input_ids"])} for i, example in enumerate(examples())]
+    expected = MaskingCollator(**PLAIN, seed=0)(examples())["input_ids"]
+    assert torch.equal(MaskingCollator(**PLAIN, seed=0)(given)["input_ids"], expected)
+
+
+def test_encodings_are_examples_too():
+    encodings = backend().encode_batch(["agbh ch", "dgeh"])
+    for unit in ("token", "word"):
+        batch = MaskingCollator(backend(), seed=0, unit=unit)(encodings)
+        assert restored(batch)[0].tolist() == encodings[0].ids
+
+
+def chosen_together(collator, example):
+    """Whether tokens 0 and 1 of the example are always chosen together."""
+    draws = [collator([example])["labels"][0] != -100 for _ in range(60)]
+    return all(draw[0] == draw[1] for draw in draws)
+
+
+def test_starts_word_comes_before_any_other_source_of_words():
+    collator = MaskingCollator(backend(), unit="word", seed=0, mlm_probability=0.5)
+    example = {"input_ids": [10, 11, 12, 13]}  # four words in the vocabulary
+    assert not chosen_together(collator, example)
+    assert chosen_together(collator, example | {"starts_word": [True, False, True, True]})
+    example |= {"word_ids": [0, 1, 2, 3]}
+    assert chosen_together(collator, example | {"starts_word": np.array([True, False, True, True])})
+
+
+def test_words_of_fast_encodings_are_used_but_for_chinese():
+    transformers = pytest.importorskip("transformers")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", pad_token="[PAD]")
+    collator = MaskingCollator(wrapped, unit="word", seed=0, mlm_probability=0.5)
+    assert chosen_together(collator, wrapped("'s a b"))  # a contraction, which the vocabulary alone does not show
+    draws = [collator([wrapped("我来")])["labels"][0] != -100 for _ in range(60)]
+    assert all(draw[0] == draw[1] == draw[2] and draw[3] == draw[5] for draw in draws)
+    assert any(draw[0] != draw[3] for draw in draws)
+
+
+def test_special_ids_beside_a_tokenizer_add_to_its_own():
+    vocabulary = MaskingCollator(backend(), special_ids=[9], seed=0).vocabulary
+    assert np.flatnonzero(vocabulary.masking.special_V).tolist() == [0, 1, 2, 3, 4, 9]
+    assert 9 not in vocabulary.masking.drawable
+
+
+def test_the_rank_is_that_of_the_process_group(monkeypatch):
+    rows = [[2, *range(6, 66), 3]] * 4
+    draw = lambda: MaskingCollator(**PLAIN, seed=5)(rows)["input_ids"].tolist()  # noqa: E731
+    monkeypatch.setenv("RANK", "1")
+    by_environment = draw()
+    monkeypatch.delenv("RANK")
+    assert draw() != by_environment
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    assert draw() == by_environment
+
+
 def test_pad_to_multiple_of():
     batch = MaskingCollator(**PLAIN, seed=0, pad_to_multiple_of=16)(examples())
     assert batch["input_ids"].shape[1] % 16 == 0
@@ -250,6 +345,34 @@ def test_a_recipe_describes_the_same_collator():
         (PLAIN, [{"ids": [1]}], "needs input_ids"),
         (PLAIN | {"unit": "word"}, [[2, 7, 3]], "whole words need a tokenizer"),
         (PLAIN, [{"input_ids": [2, 7, 3], "special_tokens_mask": [1]}], "as long as its input_ids"),
+        *(
+            (PLAIN, [{"input_ids": [2, 7], name: [1]}, {"input_ids": [3], name: [1, 1]}], f"{name} of example 0")
+            for name in ("special_tokens_mask", "attention_mask", "word_ids", "starts_word")
+        ),
+        (PLAIN, [[2, 7.5, 3]], "input_ids of example 0 must hold integers, got float64s"),
+        (PLAIN, [torch.tensor([2.0, 7.0])], "input_ids of example 0 must hold integers"),
+        (PLAIN, [["a", "b"]], "input_ids of example 0 must hold integers"),
+        (
+            PLAIN,
+            [{"input_ids": [2, 7], "attention_mask": [1.0, 0.5]}],
+            "attention_mask of example 0 must hold integers",
+        ),
+        (PLAIN, [torch.tensor([[2, 7, 3]])], r"has shape \(1, 3\); give one-dimensional"),
+        (PLAIN, [[[2, 7, 3]]], r"has shape \(1, 3\); give one-dimensional"),
+        (PLAIN, {"input_ids": [[2, 7, 3]]}, "give a list of examples"),
+        (PLAIN, [2, 7, 3], "a list of int"),
+        (PLAIN, [{"input_ids": [7]}, {"input_ids": [7], "row_id": 1}], "example 1 and example 0 do not share row_id"),
+        (PLAIN, [{"input_ids": [7], "row_id": 1}, {"input_ids": [7]}], "example 1 and example 0 do not share row_id"),
+        (PLAIN, [{"input_ids": [7], "step": 1}, {"input_ids": [7], "step": 2}], "one step, got examples of steps 1, 2"),
+        (PLAIN, [{"input_ids": [7], "row_id": 1.5}], "row_id must be an integer"),
+        (PLAIN | {"seed": "a"}, None, "seed must be an integer"),
+        (PLAIN | {"mlm_probability": None}, None, "mlm_probability must be a number"),
+        (PLAIN | {"mlm_probability": lambda step: 1.2}, [{"input_ids": [7], "step": 3}], "gives 1.2 at step 3"),
+        (PLAIN | {"pad_to_multiple_of": 0}, None, "pad_to_multiple_of must be at least 1"),
+        (PLAIN | {"span_mean": float("nan")}, None, "span_mean must be at least 1"),
+        (PLAIN | {"tokenizer": backend()}, None, "the tokenizer tells mask_id, vocab_size, pad_id already"),
+        ({"tokenizer": backend(), "special_ids": [500]}, None, "outside a vocabulary"),
+        ({"tokenizer": "runs/tokenizer"}, None, r"load_tokenizer\('runs/tokenizer'\)"),
     ],
 )
 def test_mistakes_are_named(options, given, complaint):
@@ -257,21 +380,34 @@ def test_mistakes_are_named(options, given, complaint):
         MaskingCollator(**options)(given)
 
 
+def test_numpy_integers_are_integers():
+    given = [example | {"row_id": np.int64(i), "epoch": np.int32(3)} for i, example in enumerate(examples())]
+    got = MaskingCollator(**PLAIN, seed=np.int64(0))(given)["input_ids"]
+    assert torch.equal(got, MaskingCollator(**PLAIN, seed=0)(examples())["input_ids"])
+
+
 def test_it_serves_a_transformers_trainer(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
+    collator, row_ids = MaskingCollator(**PLAIN, seed=0), []
+
+    def collate(batch):
+        row_ids.extend(example["row_id"] for example in batch)
+        return collator(batch)
+
     trainer = transformers.Trainer(
         model=transformers.BertForMaskedLM(config),
         args=transformers.TrainingArguments(
             output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=4, report_to=[], use_cpu=True,
-            dataloader_num_workers=1, disable_tqdm=True,
+            disable_tqdm=True, remove_unused_columns=False,
         ),
-        train_dataset=[{"input_ids": row["input_ids"]} for row in examples(16)],
-        data_collator=MaskingCollator(**PLAIN, seed=0),
+        train_dataset=examples(16),
+        data_collator=collate,
     )  # fmt: skip
     assert np.isfinite(trainer.train().training_loss)
+    assert len(set(row_ids)) >= 8
 
 
 def test_it_means_what_the_collator_of_transformers_means():

@@ -189,3 +189,17 @@ def test_other_epochs_and_seeds_mask_otherwise():
     keys = [fold(seed, epoch, np.arange(8)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
     masks = [mask_tokens(ids, starts, key, VOCABULARY, config, rate=0.15).target_index.tolist() for key in keys]
     assert masks[0] != masks[1] != masks[2] != masks[0]
+
+
+def test_a_schedule_of_rates_does_not_fill_memory():
+    from data_pipelines.masking import _unit_rate
+
+    for step in range(50):
+        _unit_rate(0.1 + step / 1000, MaskConfig(unit="span"))
+    assert _unit_rate.cache_info().currsize <= 8
+
+
+@pytest.mark.parametrize("mean", [0.5, float("nan")])
+def test_a_span_is_at_least_one_token_long_in_the_mean(mean):
+    with pytest.raises(ValueError, match="span_mean must be at least 1"):
+        MaskConfig(span_mean=mean)

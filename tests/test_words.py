@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.tokenizer import train_tokenizer
-from data_pipelines.words import jieba_segmenter, starts_from_segments, starts_from_word_ids, word_table
+from data_pipelines.words import (
+    ideograph_starts,
+    jieba_segmenter,
+    starts_from_segments,
+    starts_from_word_ids,
+    word_table,
+)
 
 SENTENCES = ["Hello, world! It's 3.14 -- don't ####", "naïve café\n\nnew line", "x=f(y)+2;", "tabs\tand  spaces"]
 
@@ -63,6 +69,27 @@ def test_a_sentencepiece_vocabulary_is_read_too():
     tokens = ["▁the", "▁hou", "se", ",", "▁"]
     table = word_table({token: i for i, token in enumerate(tokens)}, len(tokens))
     assert table.starts(np.array([0, 1, 2, 3])).tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("vocab_size", [270, 400])
+def test_chinese_in_bytes_is_not_one_giant_word(tmp_path, vocab_size):
+    """Whether characters are tokens or are split into bytes; the tokenizer itself takes a clause for one word."""
+    corpus = CorpusConfig(corpus=[str(tmp_path / "corpus.txt")])
+    (tmp_path / "corpus.txt").write_text("我来到北京清华大学\n\n" * 5, encoding="utf-8")
+    config = TokenizerConfig(kind="bpe", vocab_size=vocab_size)
+    backend = train_tokenizer(corpus, config, tmp_path / "tokenizer").backend
+    encoding = backend.encode("学我北中", add_special_tokens=False)  # an order not seen, so no token spans characters
+    ids, vocabulary, size = np.array(encoding.ids), backend.get_vocab(), backend.get_vocab_size()
+    assert starts_from_word_ids(encoding.word_ids).sum() == 1
+    starts = word_table(vocabulary, size).starts(ids)
+    assert [encoding.offsets[i] for i in np.flatnonzero(starts)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert np.array_equal(ideograph_starts(vocabulary, size)[ids], starts)
+
+
+def test_a_chinese_token_of_a_sentencepiece_vocabulary_is_a_word():
+    tokens = ["▁the", "▁我", "来到", "北", "se", "。"]
+    table = word_table({token: i for i, token in enumerate(tokens)}, len(tokens))
+    assert table.starts(np.array([0, 4, 1, 2, 3, 4, 5])).tolist() == [True, False, True, True, True, True, True]
 
 
 def test_a_vocabulary_that_shows_no_words_is_told():
