@@ -4,10 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertkit.hf import outline
+from bertkit.hf import checked_outline
 from bertkit.hf.files import open_weights
 from bertkit.hf.folder import resolve
-from bertkit.hf.layout import read_layout
 from bertkit.model.config import BertConfig, EncoderConfig
 
 
@@ -37,9 +36,9 @@ def describe(folder: str | Path, seq_len: int | None = None) -> Info:
         raise ValueError(f"seq_len must be at least 1, got {seq_len}")
     path = resolve(folder)
     with open_weights(path) as weights:
-        layout = read_layout(path, weights.shapes)
+        layout, model = checked_outline(path, weights.shapes)
     parts: Counter[str] = Counter()
-    for name, tensor in outline(layout).state_dict().items():
+    for name, tensor in model.state_dict().items():
         parts[_part(name)] += tensor.numel()
     seq_len = seq_len or min(layout.config.max_position_embeddings, 512)
     return Info(

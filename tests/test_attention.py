@@ -1,12 +1,15 @@
 """Packed attention is attention inside each sequence, whatever the backend, the window or the neighbours."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertkit.model.attention import attention, attention_weights
+from bertkit.model import attention as dispatch
+from bertkit.model.attention import attention, attention_at, attention_weights
 
 torch.set_num_threads(1)
 
@@ -48,6 +51,46 @@ def test_empty_sequences_between_others_change_nothing():
     qkv, cu_seqlens, longest = packed([3, 5])
     with_empty = torch.tensor([0, 0, 3, 3, 3, 8, 8], dtype=torch.int32)
     assert torch.equal(attention(qkv, cu_seqlens, longest), attention(qkv, with_empty, longest))
+
+
+def test_half_precision_on_cuda_goes_to_the_kernel_for_sequences_of_any_length(monkeypatch):
+    """Which kernel is chosen and with what it is called; the kernel itself needs a GPU."""
+    calls = []
+    monkeypatch.setattr(dispatch, "_has_varlen_kernel", lambda values, dropout: dropout == 0)
+    monkeypatch.setattr(
+        "torch.nn.attention.varlen.varlen_attn", lambda *args, **options: calls.append((args, options)) or args[0]
+    )
+    qkv, cu_seqlens, longest = packed([3, 5])
+    query, key, value = qkv.unbind(1)
+    for window, reach in ((None, (-1, -1)), (2, (2, 2)), (4, (-1, -1))):
+        assert torch.equal(attention(qkv, cu_seqlens, longest, window), query)
+        args, options = calls.pop()
+        assert all(map(torch.equal, args[:5], (query, key, value, cu_seqlens, cu_seqlens)))
+        assert args[5:] == (5, 5)
+        assert options == {"window_size": reach}
+    at = torch.tensor([1, 4, 7])
+    assert torch.equal(attention_at(at, query[at], qkv[:, 1:], cu_seqlens, longest), query[at])
+    args, _ = calls.pop()
+    assert all(map(torch.equal, args[:3], (query[at], key, value)))
+    assert [borders.tolist() for borders in args[3:5]] == [[0, 1, 3], [0, 3, 8]]
+    # The kernel's window is anchored at neighbouring queries, and it drops nothing.
+    attention_at(at, query[at], qkv[:, 1:], cu_seqlens, longest, window=2)
+    attention(qkv, cu_seqlens, longest, dropout=0.1)
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("is_cuda", "dtype", "dropout", "chosen"),
+    [
+        (True, torch.bfloat16, 0.0, True),
+        (True, torch.float16, 0.0, True),
+        (True, torch.float32, 0.0, False),
+        (True, torch.bfloat16, 0.1, False),
+        (False, torch.bfloat16, 0.0, False),
+    ],
+)
+def test_that_kernel_is_for_cuda_in_half_precision_without_dropout(is_cuda, dtype, dropout, chosen):
+    assert dispatch._has_varlen_kernel(SimpleNamespace(is_cuda=is_cuda, dtype=dtype), dropout) is chosen
 
 
 def test_an_empty_pack_gives_an_empty_context():

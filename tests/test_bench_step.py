@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from bertkit.bench import step
+from bertkit.bench.measure import interleaved
 from bertkit.bench.step import WORKLOADS, Workload, make_batch, our_step, peak_memory, step_flops, their_step
 
 torch.set_num_threads(1)
@@ -41,3 +43,27 @@ def test_memory_is_that_of_the_measured_process_alone():
     parameters = workload.vocab_size * workload.width
     assert peak_memory(workload, "ours") > 4 * 4 * parameters / 2**20
     assert ballast[0] == 1
+
+
+def test_rows_hold_both_sides_and_the_notes_their_memory(monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(step, "WORKLOADS", [TINY])
+    monkeypatch.setattr(step, "matrix_peak", lambda: 1e12)
+    (row,), notes = step.bench_step("transformers", quick=True)
+    assert row.workload == "step 2×64 vocab 100 4×16 ragged"
+    assert row.unit == "tokens/s"
+    assert row.ratio == pytest.approx(row.ours / row.theirs)
+    assert 0 < row.share_of_peak < 1
+    assert row.peak_memory_mb > 0
+    assert row.theirs_peak_memory_mb > 0
+    assert f"Memory of theirs, row by row: {row.theirs_peak_memory_mb:,.0f} MB." in notes
+    (row,), notes = step.bench_step(None, quick=True)
+    assert row.theirs is row.ratio is row.theirs_peak_memory_mb is None
+    assert len(notes) == 2
+
+
+def test_the_peak_is_that_of_the_fastest_product(monkeypatch):
+    clock = iter([0, 5, 10, 12, 20, 24, 30, 39, 40, 50])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    timing = interleaved({"product": lambda: None}, rounds=5)["product"]
+    assert (timing.fastest, timing.median) == (2, 5)

@@ -57,19 +57,23 @@ def test_outputs_gradients_and_weights_agree_with_transformers(tmp_path_factory,
     )
 
 
-@settings(max_examples=10, deadline=None)
-@given(values=bert_settings(), family=st.sampled_from(["Roberta", "XLMRoberta"]), pad=st.sampled_from([1, 0, 3]))
-def test_roberta_agrees_with_transformers(tmp_path_factory, values, family, pad):
+@settings(max_examples=20, deadline=None)
+@given(
+    values=bert_settings(),
+    family=st.sampled_from(["Roberta", "XLMRoberta"]),
+    head=st.sampled_from(["Model", "ForMaskedLM", "ForTokenClassification"]),
+    pad=st.sampled_from([1, 0, 3]),
+)
+def test_roberta_agrees_with_transformers(tmp_path_factory, values, family, head, pad):
     """RoBERTa's positions start after the padding id; ours start at 0 with the rows before them gone."""
     transformers = pytest.importorskip("transformers")
     from parity import assert_import_and_export_agree
 
     torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**values | {"hidden_act": "gelu"}, pad_token_id=pad)
-    theirs = getattr(transformers, f"{family}ForMaskedLM")(config)
-    ours, _ = assert_import_and_export_agree(
-        theirs, transformers.AutoModelForMaskedLM, tmp_path_factory.mktemp("roberta"), [5, 1, 12]
-    )
+    config = getattr(transformers, f"{family}Config")(**values | {"hidden_act": "gelu"}, pad_token_id=pad, num_labels=3)
+    theirs = getattr(transformers, f"{family}{head}")(config)
+    auto_class = getattr(transformers, f"AutoModel{head.removeprefix('Model')}")
+    ours, _ = assert_import_and_export_agree(theirs, auto_class, tmp_path_factory.mktemp("roberta"), [5, 1, 12])
     assert ours.config.max_position_embeddings == values["max_position_embeddings"] - pad - 1
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 import bertkit
 from bertkit.cli import main
+from bertkit.hf import checked_outline
 from bertkit.hf.layout import read_layout
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
 from data_pipelines.config import CorpusConfig, TokenizerConfig
@@ -82,10 +84,13 @@ def test_exported_folders_open_in_auto_classes_and_pipelines(config, tokenizer, 
     transformers = pytest.importorskip("transformers")
     config = replace(config, vocab_size=tokenizer.vocab_size)
     bertkit.save(MaskedLM(build_encoder(config, seed=1)), tmp_path / "lm", tokenizer)
-    filled = transformers.pipeline("fill-mask", str(tmp_path / "lm"), top_k=1)("paris is the [MASK] of france")
+    filled = transformers.pipeline("fill-mask", str(tmp_path / "lm"), top_k=config.vocab_size)(
+        "paris is the [MASK] of france"
+    )
     found = bertkit.FillMask(tmp_path / "lm")("paris is the [MASK] of france", top_k=1).masks[0][0]
-    assert filled[0]["token"] == found.id
-    assert filled[0]["score"] == pytest.approx(found.probability, rel=1e-4)
+    expected = next(guess for guess in filled if guess["token"] not in tokenizer.special.special_ids)
+    assert expected["token"] == found.id
+    assert expected["score"] == pytest.approx(found.probability, rel=1e-4)
 
     tagger = TokenTagger(build_encoder(config, seed=1), ["O", "B-LOC", "I-LOC"]).eval()
     bertkit.save(tagger, tmp_path / "tagger", tokenizer)
@@ -127,10 +132,11 @@ def test_roberta_with_its_tokenizer_comes_in_and_goes_out_to_transformers(tmp_pa
     wrapped.save_pretrained(tmp_path / "roberta")
     assert main(["import", str(tmp_path / "roberta"), str(tmp_path / "ours")]) == 0
     fill = transformers.pipeline("fill-mask", str(tmp_path / "ours"), top_k=1)
-    expected = transformers.pipeline("fill-mask", str(tmp_path / "roberta"), top_k=1)("paris is <mask>")
+    expected = transformers.pipeline("fill-mask", str(tmp_path / "roberta"), top_k=9)("paris is <mask>")
     assert fill("paris is <mask>")[0]["token"] == expected[0]["token"]
+    likeliest = next(guess for guess in expected if guess["token"] > 4)  # the first five are special
     found = bertkit.FillMask(tmp_path / "ours")("paris is [MASK]", top_k=1).masks[0][0]
-    assert found.probability == pytest.approx(expected[0]["score"], rel=1e-4)
+    assert found.probability == pytest.approx(likeliest["score"], rel=1e-4)
 
 
 def test_shards_are_read_as_one(folder):
@@ -284,6 +290,62 @@ def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
         bertkit.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_labels": 10**9}, r"num_labels is 1000000000, but 'classifier.weight' is for 3"),
+        ({}, r"num_labels is 2, but 'classifier.weight' is for 3"),
+        ({"num_labels": "3"}, r"config.json: num_labels must be a whole number, got '3'"),
+        ({"num_labels": True}, r"config.json: num_labels must be a whole number, got 'True'"),
+        ({"id2label": {"0": "O", "1": "B", "2": "B"}}, r"config.json: id2label must hold distinct labels"),
+        ({"id2label": {}}, r"config.json: id2label must hold distinct labels, at least one"),
+        ({"id2label": [1]}, r"config.json: id2label must name the labels of 0, 1, 2"),
+        ({"architectures": 5}, r"config.json: architectures must be a list of names, got 5"),
+        ({"architectures": {"a": 1}}, r"config.json: architectures must be a list of names"),
+        ({"architectures": [[]]}, r"config.json: architectures must be a list of names"),
+    ],
+)
+def test_labels_and_heads_that_make_no_sense_are_refused_by_key_at_once(values, message, tmp_path):
+    bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
+    edit_config(tmp_path, **{"id2label": None, "label2id": None} | values)
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=message):
+        bertkit.load(tmp_path)
+    assert time.monotonic() - start < 1
+
+
+def test_numbered_labels_are_as_many_as_the_weights_have(tmp_path):
+    bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
+    edit_config(tmp_path, id2label=None, num_labels=3)
+    assert bertkit.load(tmp_path).labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+@both
+def test_any_value_under_any_key_is_understood_or_refused(config, tmp_path):
+    bertkit.save(TokenTagger(build_encoder(config), ["O", "B"]), tmp_path)
+    original = json.loads((tmp_path / "config.json").read_text())
+    shapes = {name: tuple(t.shape) for name, t in load_file(tmp_path / "model.safetensors").items()}
+    refusals = []
+    junk = [None, True, -1, 0, 5, 10**10, 10**30, 0.5, "", "x", [], [1], [[]], {}, {"a": 1}, {"full_attention": 5}]
+    for key in [*original, "rope_parameters", "num_labels", "pruned_heads", "rope_scaling", "auto_map"]:
+        for value in junk:
+            (tmp_path / "config.json").write_text(json.dumps(original | {key: value}))
+            try:
+                checked_outline(tmp_path, shapes)
+            except ValueError as error:
+                refusals.append(str(error))
+    assert len(refusals) > 100
+    assert [refusal for refusal in refusals if str(tmp_path) not in refusal or "\n" in refusal] == []
+
+
+@pytest.mark.parametrize("ropes", [[1], 5, "x", {"full_attention": 5}, {"sliding_attention": [1]}])
+def test_rope_settings_of_another_form_are_refused_by_key(ropes, tmp_path):
+    bertkit.save(build_encoder(TINY_MODERN), tmp_path)
+    edit_config(tmp_path, rope_parameters=ropes)
+    with pytest.raises(ValueError, match=r"config.json: rope_parameters[.a-z_]* must hold keys of its own"):
+        bertkit.load(tmp_path)
+
+
 def test_rope_settings_that_are_not_ours_are_refused_by_name(tmp_path):
     bertkit.save(build_encoder(TINY_MODERN), tmp_path)
     edit_config(tmp_path, rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}})
@@ -332,6 +394,20 @@ def test_a_hub_name_ends_within_seconds_with_the_local_alternative(tmp_path):
         assert "hf download nobody/no-such-model --local-dir DIR" in done.stderr
         assert "Traceback" not in done.stderr
         assert time.monotonic() - start < 20
+
+
+def test_a_hub_that_accepts_and_stays_silent_is_given_up(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = os.environ | {
+            "HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "HF_HOME": str(tmp_path),
+            "HF_HUB_OFFLINE": "0",
+        }
+        command = [sys.executable, "-m", "bertkit", "info", "hf:nobody/no-such-model"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
+    assert done.returncode == 2
+    assert "hf download nobody/no-such-model --local-dir DIR" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_import_and_export_copy_whole_folders(folder, tokenizer, tmp_path, capsys):

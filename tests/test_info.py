@@ -54,6 +54,18 @@ def test_the_verb_shows_labels_and_sizes(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["labels"] == ["O", "B-LOC"]
 
 
+@pytest.mark.parametrize("size", [8, 10**10, 10**30])
+def test_a_config_that_its_weights_deny_is_refused_in_one_line(size, tmp_path, capsys):
+    bertkit.save(build_encoder(CLASSIC), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": size}))
+    assert main(["info", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert "config.json asks for" in shown.err
+
+
 @pytest.mark.parametrize("seq_len", ["0", "-3"])
 def test_a_length_must_be_positive(seq_len, tmp_path, capsys):
     bertkit.save(build_encoder(CLASSIC), tmp_path)

@@ -5,11 +5,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.fields import build
-from bertkit.model import ModernBertConfig, build_encoder
+from bertkit.model import ModernBertConfig, build_encoder, pack
 from bertkit.model.rotation import Rotation, rotate
 
 torch.set_num_threads(1)
@@ -100,12 +101,21 @@ def test_the_first_block_has_no_attention_norm():
 
 
 def test_the_first_half_of_the_mlp_is_the_one_that_is_activated():
-    layer = build_encoder(TINY).layers[0]
+    encoder = build_encoder(TINY).eval()
+    layer = encoder.layers[0]
+    batch, _ = pack(torch.arange(5, 10)[None])
+    hidden, rotations = encoder.embed(batch), encoder.rotations(batch.position_ids)
     with torch.no_grad():
-        layer.mlp_in.weight[:24] = 0
-    normed = torch.randn(5, 16)
-    value, gate = layer.mlp_in(normed).chunk(2, dim=-1)
-    assert (layer.activation(value) * gate).abs().sum() == 0
+        layer.mlp_in.weight *= 50
+        layer.mlp_out.weight *= 50
+        found = layer(hidden, batch, rotations)
+        mlp_out = layer.mlp_out.weight.clone()
+        layer.mlp_out.weight.zero_()
+        attended = layer(hidden, batch, rotations)
+        first, second = (layer.mlp_norm(attended) @ layer.mlp_in.weight.T).chunk(2, dim=-1)
+        expected, swapped = (attended + (F.gelu(a) * b) @ mlp_out.T for a, b in ((first, second), (second, first)))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert (found - swapped).abs().max() > 0.1
 
 
 def test_hidden_states_see_as_far_as_the_windows_add_up_to():
@@ -122,8 +132,6 @@ def test_hidden_states_see_as_far_as_the_windows_add_up_to():
 def test_rotary_positions_are_relative():
     """Only distances count: a sequence that starts at position 100 computes the same."""
     encoder = build_encoder(TINY).eval()
-    from bertkit.model import pack
-
     packed, _ = pack(torch.arange(5, 25)[None])
     moved = packed._replace(position_ids=packed.position_ids + 100)
     torch.testing.assert_close(encoder(moved), encoder(packed), atol=1e-5, rtol=1e-5)

@@ -28,6 +28,15 @@ def ragged(lengths, width=None, seed=0):
     return ids, mask
 
 
+@encoders
+def test_a_packed_batch_without_targets_gives_logits(config):
+    model = MaskedLM(build_encoder(config)).eval()
+    ids, mask = ragged([3, 7])
+    packed, _ = pack(ids, mask)
+    assert torch.equal(model(packed), model(ids, mask)[mask == 1])
+    assert model(packed).shape == (10, config.vocab_size)
+
+
 def test_packing_keeps_tokens_positions_and_borders():
     ids = torch.tensor([[7, 8, 9], [4, 5, 6], [1, 2, 3]])
     packed, index = pack(ids, torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1]]), ids + 10)
@@ -124,3 +133,32 @@ def test_positions_beyond_the_table_are_refused():
     encoder = build_encoder(CONFIGS[0])
     with pytest.raises(ValueError, match="41 tokens is longer than the encoder's max_position_embeddings=40"):
         encoder(torch.ones(1, 41, dtype=torch.long))
+
+
+@encoders
+@pytest.mark.parametrize("padded", [True, False])
+def test_ids_outside_the_vocabulary_are_refused(config, padded):
+    encoder = build_encoder(config)
+    for bad in (-1, 50):
+        ids = torch.tensor([[5, bad]])
+        with pytest.raises(ValueError, match=rf"input_ids must lie in \[0, 50\), got {bad}"):
+            encoder(ids if padded else pack(ids)[0])
+
+
+def test_token_types_outside_their_table_are_refused():
+    with pytest.raises(ValueError, match=r"token_type_ids must lie in \[0, 2\), got 2"):
+        build_encoder(CONFIGS[0])(torch.tensor([[5]]), token_type_ids=torch.tensor([[2]]))
+
+
+@pytest.mark.parametrize("value", [2, -1, 0.5, float("nan")])
+def test_a_mask_holds_zeros_and_ones(value):
+    ids = torch.tensor([[5, 6]])
+    with pytest.raises(ValueError, match=f"attention_mask must hold 1 for tokens and 0 for padding, got {value}"):
+        pack(ids, torch.tensor([[1, value]]))
+    for mask in (torch.tensor([[True, False]]), torch.tensor([[1.0, 0.0]])):
+        assert pack(ids, mask)[0].input_ids.tolist() == [5]
+
+
+def test_rows_without_columns_are_refused():
+    with pytest.raises(ValueError, match=r"input_ids must hold at least one column, got shape \(2, 0\)"):
+        pack(torch.zeros(2, 0, dtype=torch.int64))

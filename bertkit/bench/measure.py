@@ -11,11 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds for one call: the median of all rounds, with the quartiles around it."""
+    """Seconds for one call: the median of all rounds, with the quartiles around it, and the fastest."""
 
     median: float
     low: float
     high: float
+    fastest: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Row:
     unit: str
     share_of_peak: float | None = None
     peak_memory_mb: float | None = None
+    theirs_peak_memory_mb: float | None = None
 
 
 def interleaved(candidates: dict[str, Callable[[], Any]], rounds: int, repeats: int = 1) -> dict[str, Timing]:
@@ -87,9 +89,9 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 
 def _timing(seconds: list[float]) -> Timing:
     if len(seconds) < 4:
-        return Timing(statistics.median(seconds), min(seconds), max(seconds))
+        return Timing(statistics.median(seconds), min(seconds), max(seconds), min(seconds))
     low, median, high = statistics.quantiles(seconds, n=4)
-    return Timing(median, low, high)
+    return Timing(median, low, high, min(seconds))
 
 
 def _amount(value: float) -> str:

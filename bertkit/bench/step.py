@@ -2,6 +2,7 @@
 
 # B rows, L padded length, T tokens in the pack, M masked tokens
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,6 +68,8 @@ def bench_step(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
     ]
     if against:
         notes.append("Checked before timing: both models, with the same weights, have the same loss on the batch.")
+        theirs = ", ".join(f"{row.theirs_peak_memory_mb:,.0f} MB" for row in rows)
+        notes.append(f"Memory of theirs, row by row: {theirs}.")
     return rows, notes
 
 
@@ -164,12 +167,12 @@ def matrix_peak(size: int = 2048, rounds: int = 9) -> float:
     """Operations a second of the fastest of some fp32 matrix products."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     timing = interleaved({"product": lambda: a @ b}, rounds=rounds)["product"]
-    return 2 * size**3 / timing.low
+    return 2 * size**3 / timing.fastest
 
 
 def peak_memory(workload: Workload, side: str) -> float:
     """Megabytes above the imports that three steps take at most, in a process of their own."""
-    command = [sys.executable, "-m", "bertkit.bench.step", side, str(WORKLOADS.index(workload))]
+    command = [sys.executable, "-m", "bertkit.bench.step", side, json.dumps(workload)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
@@ -185,6 +188,7 @@ def _measure(workload: Workload, against: str | None, quick: bool, peak: float) 
     seen = {
         "share_of_peak": step_flops(workload, batch) / timings["ours"].median / peak,
         "peak_memory_mb": peak_memory(workload, "ours"),
+        "theirs_peak_memory_mb": peak_memory(workload, "theirs") if against else None,
     }
     return compare(f"step {workload}", len(batch.packed.input_ids), "tokens/s", timings, **seen)
 
@@ -200,12 +204,11 @@ def _copy_weights(theirs, workload: Workload) -> None:
         theirs.load_state_dict(dict(row.write(state[row.ours])), strict=False)
 
 
-def _print_peak_memory(side: str, index: int) -> None:
+def _print_peak_memory(side: str, workload: Workload) -> None:
     if side == "theirs":
         import transformers
 
         transformers.BertForMaskedLM  # noqa: B018 (imported on first use)
-    workload = WORKLOADS[index]
     batch = make_batch(workload)
     before = _most_memory()
     step = (our_step if side == "ours" else their_step)(workload, batch)
@@ -227,4 +230,4 @@ def _most_memory() -> float:
 
 
 if __name__ == "__main__":
-    _print_peak_memory(sys.argv[1], int(sys.argv[2]))
+    _print_peak_memory(sys.argv[1], Workload(*json.loads(sys.argv[2])))

@@ -48,12 +48,24 @@ def info(parser: ArgumentParser) -> Run:
 globals()["import"] = import_folder
 
 
-def _fill(arguments: Namespace) -> None:
+def _fill(arguments: Namespace) -> int:
     from bertkit.fill import FillMask
 
+    if arguments.top_k < 1:
+        raise ValueError(f"--top-k must be at least 1, got {arguments.top_k}")
     fill_mask = FillMask(arguments.model)
-    for text in arguments.text or _lines():
-        filled = fill_mask(text, top_k=arguments.top_k, order=arguments.order)
+    status = 0
+    for number, line in _numbered(arguments.text):
+        try:
+            text = line.decode("utf-8") if isinstance(line, bytes) else line
+            filled = fill_mask(text, top_k=arguments.top_k, order=arguments.order)
+        except ValueError as error:
+            if number is None:
+                raise
+            # One bad line of many does not stop the rest.
+            print(f"bertkit: standard input, line {number}: {printable(str(error))}", file=sys.stderr)
+            status = 2
+            continue
         if arguments.json:
             masks = [[candidate._asdict() for candidate in candidates] for candidates in filled.masks]
             print(json.dumps({"text": text, "filled": filled.text, "masks": masks}, ensure_ascii=False), flush=True)
@@ -64,12 +76,16 @@ def _fill(arguments: Namespace) -> None:
                 print(f"  mask {number}")
             for candidate in candidates:
                 print(f"  {candidate.probability:7.2%}  {printable(candidate.token)}")
+    return status
 
 
-def _lines() -> Iterator[str]:
-    for line in sys.stdin:
-        if line.strip():
-            yield line.rstrip("\n")
+def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
+    """The texts given, or the lines of standard input with their numbers."""
+    yield from ((None, text) for text in texts)
+    if not texts:
+        for number, line in enumerate(sys.stdin.buffer, start=1):
+            if line.strip():
+                yield number, line.rstrip(b"\r\n")
 
 
 def _copy(arguments: Namespace) -> None:

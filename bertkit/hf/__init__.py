@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bertkit.hf.files import Weights, open_weights, save_weights
 from bertkit.hf.folder import resolve
-from bertkit.hf.layout import Layout, read_layout, write_layout
+from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
 from bertkit.hf.names import Weight, weight_table
 from bertkit.model.bert import Bert
 from bertkit.model.build import Encoder, outline_encoder
@@ -28,11 +28,9 @@ def load(folder: str | Path) -> Model:
     """
     path = resolve(folder)
     with open_weights(path) as weights:
-        layout = read_layout(path, weights.shapes)
-        model = _outline(layout, path)
-        table = weight_table(layout)
-        _check(table, model, weights.shapes, layout, path)
+        layout, model = checked_outline(path, weights.shapes)
         weights.verify()
+        table = weight_table(layout)
         state = {row.ours: row.read(weights) for row in table}
         _check_tied(layout, state, weights, path)
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
@@ -63,6 +61,17 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     save_weights(tensors, path)
 
 
+def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
+    """What config.json asks for, without memory for weights, once the weights' names and shapes agree with it."""
+    layout = read_layout(path, shapes)
+    try:
+        model = outline(layout)
+    except (RuntimeError, OverflowError, TypeError):  # torch counts bytes in 64 bits
+        raise ValueError(f"{path}: config.json asks for more memory than there could be") from None
+    _check(weight_table(layout), model, shapes, layout, path)
+    return layout, model
+
+
 def outline(layout: Layout) -> Model:
     """The layout's modules, without memory for their weights."""
     encoder = outline_encoder(layout.config, pooler=layout.pooler)
@@ -73,13 +82,6 @@ def outline(layout: Layout) -> Model:
     if layout.head == "classifier":
         return SequenceClassifier(encoder, layout.labels)
     return encoder
-
-
-def _outline(layout: Layout, path: Path) -> Model:
-    try:
-        return outline(layout)
-    except RuntimeError as error:  # torch counts bytes in 64 bits
-        raise ValueError(f"{path}: config.json asks for more memory than there could be: {error}") from None
 
 
 def layout_of(model: nn.Module) -> Layout:
@@ -97,14 +99,14 @@ def layout_of(model: nn.Module) -> Layout:
     )
 
 
-def _check(table: list[Weight], model: Model, shapes: dict[str, tuple[int, ...]], layout: Layout, path: Path) -> None:
+def _check(table: list[Weight], model: Model, shapes: Shapes, layout: Layout, path: Path) -> None:
     """Every weight is there, has the shape that config.json says, and is of use."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     assert {row.ours for row in table} == set(expected), set(expected) ^ {row.ours for row in table}
     for row in table:
         for name, shape in row.shapes(expected[row.ours]).items():
             if name not in shapes:
-                raise ValueError(f"{path}: weight {name!r} is missing")
+                raise ValueError(f"{path}: weight {name!r} is missing, but config.json asks for it")
             if shapes[name] != shape:
                 raise ValueError(f"{path}: weight {name!r} has shape {shapes[name]}, but config.json asks for {shape}")
     used = {name for row in table for name in row.theirs}

@@ -85,9 +85,9 @@ def write_config(config: EncoderConfig) -> dict[str, Any]:
 
 def _modern_spelling(values: dict[str, Any], source: Path) -> None:
     """Newer files hold rope_parameters by kind of attention, older ones two thetas; keep the two thetas."""
-    ropes = values.pop("rope_parameters", None) or {}
+    ropes = _group(values.pop("rope_parameters", None), "rope_parameters", source)
     for kind, key in (("full_attention", "global_rope_theta"), ("sliding_attention", "local_rope_theta")):
-        rope = ropes.get(kind) or {}
+        rope = _group(ropes.get(kind), f"rope_parameters.{kind}", source)
         if rope.get("rope_type", "default") != "default":
             raise ValueError(f"{source}: rope_parameters.{kind}.rope_type = {rope['rope_type']!r} is not supported")
         unknown = set(rope) - {"rope_type", "rope_theta"}
@@ -106,6 +106,12 @@ def _modern_spelling(values: dict[str, Any], source: Path) -> None:
     values.pop("layer_norm_eps", None)
     if values.get("initializer_cutoff_factor") is None:
         values.pop("initializer_cutoff_factor", None)
+
+
+def _group(value: Any, key: str, source: Path) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"{source}: {key} must hold keys of its own, got {str(value)[:80]}")
+    return value or {}
 
 
 def _number(values: dict[str, Any], key: str, default: int, source: Path) -> int:

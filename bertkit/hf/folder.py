@@ -39,13 +39,25 @@ CONVERT = (
 
 
 def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
+    try:
+        # The download itself would wait forever for a hub that accepts and stays silent.
+        HfApi().repo_info(name, timeout=5)
+    except Exception as error:
+        try:
+            return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        except Exception:  # nothing was downloaded before either
+            raise _unreachable(name, error) from None
     try:
         return Path(snapshot_download(name, allow_patterns=_WANTED, etag_timeout=5))
     except Exception as error:  # the hub's errors have no common type: network, HTTP, cache, validation
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ValueError(
-            f"{HUB_PREFIX}{name} could not be downloaded ({reason}); run `hf download {name} --local-dir DIR` "
-            "where there is a network and name DIR instead"
-        ) from None
+        raise _unreachable(name, error) from None
+
+
+def _unreachable(name: str, error: Exception) -> ValueError:
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    return ValueError(
+        f"{HUB_PREFIX}{name} could not be downloaded ({reason}); run `hf download {name} --local-dir DIR` "
+        "where there is a network and name DIR instead"
+    )

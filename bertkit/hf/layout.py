@@ -118,7 +118,7 @@ def read_layout(folder: Path, shapes: Shapes) -> Layout:
         config=config,
         family=family,
         head=head,
-        labels=_labels(values, source) if head in ("tagger", "classifier") else (),
+        labels=_labels(values, shapes, source) if head in ("tagger", "classifier") else (),
         pooler=head == "bare" and f"{prefix}pooler.dense.weight" in shapes,
         prefix=prefix,
         first_position=first_position,
@@ -163,7 +163,10 @@ def _check_depth(config: EncoderConfig, family: Family, prefix: str, shapes: Sha
 
 def _head(family: Family, values: dict[str, Any], shapes: Shapes, source: Path) -> Head:
     """The weights say which head there is; two kinds of classifier look alike, so there config.json decides."""
-    architecture = str((values.get("architectures") or [""])[0])
+    architectures = values.get("architectures") or [""]
+    if not isinstance(architectures, list) or not isinstance(architectures[0], str):
+        raise ValueError(f"{source}: architectures must be a list of names, got {str(architectures)[:80]}")
+    architecture = architectures[0]
     if "classifier.weight" in shapes or "classifier.dense.weight" in shapes or "qa_outputs.weight" in shapes:
         for head in ("tagger", "classifier"):
             if architecture.endswith(_KINDS[head]):
@@ -175,12 +178,26 @@ def _head(family: Family, values: dict[str, Any], shapes: Shapes, source: Path) 
     return "masked-lm" if f"{_HEAD_NAMES[family].dense}.weight" in shapes else "bare"
 
 
-def _labels(values: dict[str, Any], source: Path) -> tuple[str, ...]:
-    named = values.get("id2label")
+def _labels(values: dict[str, Any], shapes: Shapes, source: Path) -> tuple[str, ...]:
+    named, count = values.get("id2label"), values.get("num_labels")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
+        raise ValueError(f"{source}: num_labels must be a whole number, got {str(count)[:80]!r}")
     if named is None:
-        return tuple(f"LABEL_{i}" for i in range(int(values.get("num_labels", 2))))
+        return _numbered_labels(2 if count is None else count, shapes, source)
     try:
         by_id = {int(key): str(label) for key, label in named.items()}
-        return tuple(by_id[i] for i in range(len(by_id)))
+        labels = tuple(by_id[i] for i in range(len(by_id)))
     except (AttributeError, ValueError, KeyError):
         raise ValueError(f"{source}: id2label must name the labels of 0, 1, 2 …, got {str(named)[:80]}") from None
+    if not labels or len(set(labels)) < len(labels):
+        raise ValueError(f"{source}: id2label must hold distinct labels, at least one, got {str(named)[:80]}")
+    return labels
+
+
+def _numbered_labels(count: int, shapes: Shapes, source: Path) -> tuple[str, ...]:
+    """Compared with the weights before names are made for them: a config can ask for a billion labels."""
+    name = "classifier.weight" if "classifier.weight" in shapes else "classifier.out_proj.weight"
+    rows = next(iter(shapes.get(name, ())), 0)
+    if count != rows or not rows:
+        raise ValueError(f"{source}: num_labels is {count}, but {name!r} is for {rows}")
+    return tuple(f"LABEL_{i}" for i in range(rows))

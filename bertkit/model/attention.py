@@ -2,7 +2,9 @@
 
 This file alone decides which kernel runs. On CUDA in half precision a variable-length kernel takes the whole pack.
 Elsewhere each run of equally long neighbours is one kernel call on a view of the pack: no padding is computed, and
-nothing is copied to make it rectangular. A local window cuts a sequence into pieces, each with only the keys it can
+nothing is copied to make it rectangular. There, the softmax is written out, in memory that grows with the square of
+a length, where no fused kernel fits: with dropout on the attention weights, and on CUDA in fp32 or for some tokens
+of a window. A local window cuts a sequence into pieces, each with only the keys it can
 reach.
 """
 

@@ -9,7 +9,7 @@ from bertkit.model.activation import activation
 from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import BertConfig
-from bertkit.model.packing import Packed, computed_packed, pack
+from bertkit.model.packing import Packed, check_ids, computed_packed, pack
 
 
 class Bert(nn.Module):
@@ -34,7 +34,10 @@ class Bert(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros."""
+        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
+
+        Positions count from a row's first real token, so padding may stand on the left.
+        """
         return computed_packed(self.encode, input_ids, attention_mask, token_type_ids)
 
     def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
@@ -51,8 +54,11 @@ class Bert(nn.Module):
                 f"a sequence of {batch.max_seqlen} tokens is longer than the encoder's "
                 f"max_position_embeddings={self.config.max_position_embeddings}; split it"
             )
+        check_ids("input_ids", batch.input_ids, self.config.vocab_size)
         hidden_TD = self.tokens(batch.input_ids) + self.positions(batch.position_ids)
         types = getattr(batch, "token_type_ids", None)
+        if types is not None:
+            check_ids("token_type_ids", types, self.config.type_vocab_size)
         hidden_TD = hidden_TD + (self.types.weight[0] if types is None else self.types(types))
         return F.dropout(self.norm(hidden_TD), self.config.hidden_dropout_prob, self.training)
 

@@ -32,8 +32,8 @@ class MaskedLM(nn.Module):
     def forward(
         self, input_ids: Any, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """The summed loss of a packed batch with targets; logits (B, L, V) of padded rows."""
-        if not isinstance(input_ids, Tensor):
+        """The summed loss of a packed batch with targets; logits, (T, V) of one without, (B, L, V) of padded rows."""
+        if getattr(input_ids, "target_index", None) is not None:
             return self.loss(input_ids)
         return computed_packed(self.logits, input_ids, attention_mask, token_type_ids)
 

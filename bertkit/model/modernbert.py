@@ -11,7 +11,7 @@ from bertkit.model.activation import activation
 from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import ModernBertConfig
-from bertkit.model.packing import Packed, computed_packed, pack
+from bertkit.model.packing import Packed, check_ids, computed_packed, pack
 from bertkit.model.rotation import Rotation, rotate
 
 
@@ -40,6 +40,7 @@ class ModernBert(nn.Module):
     ) -> Tensor:
         """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
 
+        Positions count from a row's first real token, so padding may stand on the left.
         Token types mean nothing to this encoder; they are taken so that both encoders are called alike.
         """
         return computed_packed(self.encode, input_ids, attention_mask)
@@ -54,6 +55,7 @@ class ModernBert(nn.Module):
         return self.final_norm(checkpointed(self, self.layers[-1], hidden_TD, batch, rotations, at))
 
     def embed(self, batch: Packed) -> Tensor:
+        check_ids("input_ids", batch.input_ids, self.config.vocab_size)
         hidden_TD = self.norm(self.tokens(batch.input_ids))
         return F.dropout(hidden_TD, self.config.embedding_dropout, self.training)
 

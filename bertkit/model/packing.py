@@ -46,6 +46,8 @@ def pack(
     """
     if input_ids_BL.ndim != 2:
         raise ValueError(f"input_ids must have shape (batch, length), got {tuple(input_ids_BL.shape)}")
+    if input_ids_BL.shape[1] == 0:
+        raise ValueError(f"input_ids must hold at least one column, got shape {tuple(input_ids_BL.shape)}")
     for name, values in (("attention_mask", attention_mask_BL), ("token_type_ids", token_type_ids_BL)):
         if values is not None and values.shape != input_ids_BL.shape:
             raise ValueError(
@@ -54,7 +56,10 @@ def pack(
     if attention_mask_BL is None:
         attended_BL = torch.ones_like(input_ids_BL, dtype=torch.bool)
     else:
-        attended_BL = attention_mask_BL.bool()
+        attended_BL = attention_mask_BL == 1
+        odd = attention_mask_BL[~attended_BL & (attention_mask_BL != 0)]
+        if len(odd):
+            raise ValueError(f"attention_mask must hold 1 for tokens and 0 for padding, got {odd[0].item()}")
     lengths_B = attended_BL.sum(dim=1, dtype=torch.int32)
     first_B = attended_BL.int().argmax(dim=1)
     index_T = attended_BL.flatten().nonzero().squeeze(1)
@@ -74,6 +79,15 @@ def pack(
         token_type_ids=None if token_type_ids_BL is None else token_type_ids_BL.flatten()[index_T],
     )
     return packed, index_T
+
+
+def check_ids(name: str, ids_T: Tensor, size: int) -> None:
+    """Refuse ids outside a table of `size` rows, where that costs nothing: a GPU would have to wait."""
+    if torch.compiler.is_compiling() or ids_T.device.type != "cpu" or not len(ids_T):
+        return
+    low, high = (int(value) for value in ids_T.aminmax())
+    if low < 0 or high >= size:
+        raise ValueError(f"{name} must lie in [0, {size}), got {low if low < 0 else high}")
 
 
 def unpack(values_T: Tensor, index_T: Tensor, shape_BL: torch.Size) -> Tensor:

@@ -1,0 +1,62 @@
+"""What makes a CPU many times slower without a word: numbers too small to be normal, and half precision."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bertkit.training.config import OptimConfig
+from bertkit.training.optim import build_optimizers
+
+ENTRIES = {
+    "pretrain": "from bertkit.training.pretrain import pretrain; start = lambda: pretrain(None)",
+    "fill": "from bertkit.fill import FillMask; start = lambda: FillMask('no such folder')",
+    "bench": (
+        "import bertkit.bench.step as step; step.WORKLOADS, step.matrix_peak = [], lambda: 1.0; "
+        "start = lambda: step.bench_step(None, quick=True)"
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_denormal_numbers_are_flushed_in_every_thread_before_anything_is_computed(entry):
+    code = f"""
+import contextlib, torch
+torch.set_num_threads(2)
+{ENTRIES[entry]}
+with contextlib.suppress(ValueError, AttributeError):
+    start()
+small = torch.full((2**20,), 1e-30)
+print(int((small * 1e-10).count_nonzero()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["0"], done.stderr
+
+
+class SeenDtypes(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.dtypes = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves((args, result)) if isinstance(leaf, torch.Tensor)]
+        self.dtypes |= {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+        return result
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_an_optimizer_remembers_and_multiplies_in_float32(name):
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 4))
+    optimizers = build_optimizers(model, OptimConfig(name=name))
+    model(torch.randn(3, 4)).square().sum().backward()
+    with SeenDtypes() as seen:
+        for optimizer in optimizers:
+            optimizer.step()
+    assert seen.dtypes == {torch.float32}
+    state = tree_leaves([list(optimizer.state.values()) for optimizer in optimizers])
+    assert {tensor.dtype for tensor in state if isinstance(tensor, torch.Tensor)} == {torch.float32}
