@@ -31,7 +31,14 @@ from data_pipelines.shards import (
     write_shard,
 )
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer
-from data_pipelines.words import Segmenter, jieba_segmenter, starts_from_segments, starts_from_word_ids, wordpiece_table
+from data_pipelines.words import (
+    Segmenter,
+    ideograph_starts,
+    jieba_segmenter,
+    starts_from_segments,
+    starts_from_word_ids,
+    wordpiece_table,
+)
 
 PROGRESS = "progress.json"
 _BATCH_CHARS = 1 << 20
@@ -312,6 +319,8 @@ def _encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> tuple[Callabl
     id_type, table = token_type(tokenizer.vocab_size), None
     if segmenter is None and isinstance(backend.model, WordPiece):
         table = wordpiece_table(backend.get_vocab(), tokenizer.vocab_size, backend.model.continuing_subword_prefix)
+    # To a byte-level tokenizer a clause of Chinese is one word; a segmenter knows better.
+    ideograph_V = ideograph_starts(backend.get_vocab(), tokenizer.vocab_size) if table is segmenter is None else None
     encode_batch = backend.encode_batch_fast if table else backend.encode_batch
 
     def encode(batch: list[Document]) -> list[Encoding]:
@@ -333,7 +342,8 @@ def _encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> tuple[Callabl
             else starts_from_word_ids(encoding.word_ids)
             for text, encoding in encoded
         ]
-        return lengths, ids_T, np.concatenate([np.empty(0, bool), *starts])
+        starts_T = np.concatenate([np.empty(0, bool), *starts])
+        return lengths, ids_T, starts_T if ideograph_V is None else starts_T | ideograph_V[ids_T]
 
     return encode, convert
 

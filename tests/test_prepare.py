@@ -492,3 +492,12 @@ def test_preparing_200_megabytes_stays_below_a_gigabyte(tokenizer, tmp_path):
     assert (tmp_path / "c.txt").stat().st_size > 2 * 10**8
     _, peak = megabytes(tmp_path / "c.txt", tokenizer, tmp_path / "data")
     assert peak < 1000
+
+
+def test_chinese_is_not_one_giant_word_to_a_byte_level_tokenizer(tmp_path):
+    (tmp_path / "zh.txt").write_text("\n\n".join(["我们喜欢阅读书籍和听音乐", "北京是中国的首都"] * 20), encoding="utf-8")
+    corpus = CorpusConfig(corpus=[str(tmp_path / "zh.txt")])
+    train_tokenizer(corpus, TokenizerConfig(kind="bpe", vocab_size=400), tmp_path / "bpe")
+    rows = open_rows(prepare(corpus, tmp_path / "bpe", PrepareConfig(validation_share=0.0), tmp_path / "rows"))
+    batch = rows.gather(np.arange(len(rows)))
+    assert batch.starts_word_T.mean() > 0.25
