@@ -495,7 +495,8 @@ def test_preparing_200_megabytes_stays_below_a_gigabyte(tokenizer, tmp_path):
 
 
 def test_chinese_is_not_one_giant_word_to_a_byte_level_tokenizer(tmp_path):
-    (tmp_path / "zh.txt").write_text("\n\n".join(["我们喜欢阅读书籍和听音乐", "北京是中国的首都"] * 20), encoding="utf-8")
+    text = "\n\n".join(["我们喜欢阅读书籍和听音乐", "北京是中国的首都"] * 20)
+    (tmp_path / "zh.txt").write_text(text, encoding="utf-8")
     corpus = CorpusConfig(corpus=[str(tmp_path / "zh.txt")])
     train_tokenizer(corpus, TokenizerConfig(kind="bpe", vocab_size=400), tmp_path / "bpe")
     rows = open_rows(prepare(corpus, tmp_path / "bpe", PrepareConfig(validation_share=0.0), tmp_path / "rows"))
