@@ -8,8 +8,8 @@ from typing import Literal
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     corpus: list[str]
-    """Files (.txt .jsonl .csv .parquet, each also .gz), folders, globs or hf:NAME for a Hugging Face dataset
-    (hf:NAME:SPLIT, hf:NAME:SPLIT:CONFIG). Append @WEIGHT to use a source more or less often: books.txt@2
+    """Files (.txt .jsonl .json .ndjson .csv .parquet, each also .gz), folders, globs or hf:NAME for a Hugging Face
+    dataset (hf:NAME:SPLIT, hf:NAME:SPLIT:CONFIG). Append @WEIGHT to use a source more or less often: books.txt@2
     reads every document twice, web.txt@0.5 about every second one."""
 
     documents: Literal["blank-line", "line"] = "blank-line"
