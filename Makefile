@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint bench test-faults clean
+MINUTES ?= 60
+
+.PHONY: help demo test lint bench test-faults soak clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -23,8 +25,11 @@ lint: $(READY)  ## Lint and check types
 bench: $(READY) ## Measure this machine, beside transformers
 	$(BIN)/bertkit bench all --against transformers
 
-test-faults: $(READY) ## Run the fault tests with their full counts
-	$(BIN)/python -m pytest -m faults -n auto
+test-faults: $(READY) ## Run the fault tests with their full counts and print the table of faults
+	$(BIN)/python -m pytest -m 'faults or (row and not everyday)' -n auto
+
+soak: $(READY)  ## Pretrain for MINUTES (60) with random kills and changes of the number of processes
+	PYTHONPATH=.:tests:tests/faults $(BIN)/python tests/faults/soak.py --minutes $(MINUTES)
 
 clean:          ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info

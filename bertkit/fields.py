@@ -5,7 +5,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
-import math
+import sys
 import textwrap
 import types
 import typing
@@ -227,13 +227,13 @@ def _listed(value: Any, key: str) -> list[Any]:
 
 
 def _number(value: Any) -> float | int | None:
-    if isinstance(value, int):
-        return value
+    """None for what is no number, or none that a float can hold."""
     try:
-        number = int(value) if isinstance(value, str) and value.strip().lstrip("+-").isdecimal() else float(value)
+        whole = isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("+-").isdecimal())
+        number = int(value) if whole else float(value)
     except (TypeError, ValueError):
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= sys.float_info.max else None
 
 
 def _required(cls: Any) -> list[str]:

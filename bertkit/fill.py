@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from bertkit.hf import load
-from bertkit.hf.folder import resolve
 from bertkit.model.heads import MaskedLM
 from bertkit.model.packing import pack
+from bertkit.model_folder import resolve
 from data_pipelines.tokenizer import load_tokenizer
 
 MASK = "[MASK]"

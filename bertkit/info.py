@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bertkit.hf import checked_outline
 from bertkit.hf.files import open_weights
-from bertkit.hf.folder import resolve
 from bertkit.model.config import BertConfig, EncoderConfig
+from bertkit.model_folder import resolve
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Rows and a mask setting enter; the rows before and after, in colour, and the measured rates are shown."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from data_pipelines.mask_statistics import MaskStatistics
 from data_pipelines.masking import KEPT, MASKED, RANDOM
 from data_pipelines.shards import open_rows
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer
-from data_pipelines.words import starts_from_word_ids
+from data_pipelines.words import ideograph_starts, starts_from_word_ids
 
 _STYLES = {MASKED: "bold yellow", RANDOM: "bold red", KEPT: "bold green"}
 _SIGNS = {MASKED: "", RANDOM: "~", KEPT: "="}
@@ -44,28 +45,42 @@ def rows_from_texts(tokenizer_path: Path, texts: list[str]) -> Inspected:
     tokenizer = load_tokenizer(tokenizer_path)
     encodings = tokenizer.backend.encode_batch(texts)
     starts = np.cumsum([0] + [len(encoding) for encoding in encodings])
-    rows = RowBatch(
-        ids_T=np.concatenate([np.array(encoding.ids, np.int64) for encoding in encodings]),
-        row_starts=starts,
-        sequence_starts=starts,
-        starts_word_T=np.concatenate([starts_from_word_ids(encoding.word_ids) for encoding in encodings]),
-    )
+    ids_T = np.concatenate([np.array(encoding.ids, np.int64) for encoding in encodings])
+    # As in prepared rows: the tokenizer itself takes a clause of Chinese for one word.
+    ideograph_V = ideograph_starts(tokenizer.backend.get_vocab(), tokenizer.vocab_size)
+    words_T = np.concatenate([starts_from_word_ids(encoding.word_ids) for encoding in encodings])
+    rows = RowBatch(ids_T, row_starts=starts, sequence_starts=starts, starts_word_T=words_T | ideograph_V[ids_T])
     return Inspected(tokenizer, rows, np.arange(len(texts)))
 
 
-def inspect_rows(source: Inspected, config: MaskConfig, *, seed: int, epoch: int, show: int) -> None:
-    """Mask the rows as a run of this seed does in this epoch, and print what happened."""
-    collator = MaskingCollator.from_config(source.tokenizer, config, seed=seed, layout="packed", return_tensors="np")
-    epochs = np.full(len(source.row_ids), epoch)
-    batch = collator.collate_rows(source.rows, source.row_ids, epochs, step=0)
+def inspect_rows(
+    source: Inspected, config: MaskConfig, *, seed: int, epoch: int, show: int, step: int = 0, total_steps: int = 0
+) -> None:
+    """Mask the rows as a run of this seed does in this epoch at this step, and print what happened.
+
+    A rate that changes is shown at five steps from the first to the last of `total_steps`, too.
+    """
+    collator = MaskingCollator.from_config(
+        source.tokenizer, config, seed=seed, total_steps=total_steps, layout="packed", return_tensors="np"
+    )
+
+    def masked_at(step: int) -> tuple[PackedBatch, MaskStatistics, MaskConfig]:
+        epochs, seen = np.full(len(source.row_ids), epoch), MaskStatistics()
+        batch = collator.collate_rows(source.rows, source.row_ids, epochs, step)
+        seen.add(source.rows, batch, collator.vocabulary.masking.maskable_V)
+        rate = collator.rate(step) if callable(collator.rate) else collator.rate
+        return batch, seen, replace(config, rate=rate, final_rate=None)
+
     console = Console(highlight=False, soft_wrap=True)
+    batch, seen, config_then = masked_at(step)
     for row in range(min(show, len(source.row_ids))):
         console.print(_row_text(source, batch, row), end="\n\n")
     legend = Text("was→[MASK]", _STYLES[MASKED]) + Text("  ") + Text("was~→random", _STYLES[RANDOM]) + Text("  ")
     console.print(legend + Text("=kept", _STYLES[KEPT]))
-    statistics = MaskStatistics()
-    statistics.add(source.rows, batch, collator.vocabulary.masking.special_V)
-    console.print(_table(statistics, config, len(collator.vocabulary.masking.drawable)))
+    console.print(_table(seen, config_then, len(collator.vocabulary.masking.drawable)))
+    if config.final_rate is not None:
+        steps = sorted({total_steps * quarter // 4 for quarter in range(5)} | {step})
+        console.print(_schedule(step, [(step, *masked_at(step)[1:]) for step in steps]))
 
 
 def _row_text(source: Inspected, batch: PackedBatch, row: int) -> Text:
@@ -92,6 +107,17 @@ def _table(seen: MaskStatistics, config: MaskConfig, drawable: int) -> Table:
         table.add_column(name, justify="left" if not name else "right")
     for rate in seen.rates(config, drawable):
         table.add_row(rate.name, f"{rate.count:,}", f"{rate.share:.2%}", _expected(rate.expected))
+    return table
+
+
+def _schedule(shown: int, seen_at: list[tuple[int, MaskStatistics, MaskConfig]]) -> Table:
+    """The share of the maskable tokens that is selected at each step, `shown` being the step of the rows above."""
+    table = Table(title="the mask rate by step", title_justify="left")
+    for name in ("step", "selected", "expected", ""):
+        table.add_column(name, justify="right" if name else "left")
+    for step, seen, config in seen_at:
+        share = seen.selected / max(seen.maskable, 1)
+        table.add_row(f"{step:,}", f"{share:.2%}", _expected(config.rate), "shown above" if step == shown else "")
     return table
 
 

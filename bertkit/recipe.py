@@ -4,14 +4,15 @@ import os
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from bertkit.fields import build, nearest, override, plain
+from bertkit.fields import build, coerce, nearest, override, plain
 from bertkit.model.config import BertConfig, ModernBertConfig
 from bertkit.training.config import BUDGETS, EvalConfig, OptimConfig, RunConfig, TrainConfig
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.manifest import read_manifest
 
 _PACKAGE = Path(__file__).parent
 Verb = Literal["pretrain", "finetune"]
@@ -21,19 +22,26 @@ Verb = Literal["pretrain", "finetune"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection(PrepareConfig, CorpusConfig):
+    prepared: str | None = None
+    """Folder that `bertkit prepare` made, of one set or of merged parts, in place of data.corpus. It brings its
+    tokenizer, data.seq_len and all else that its rows were made with."""
+
     cache_dir: str | None = None
     """Where trained tokenizers and prepared shards are kept for the next run; default: $BERTKIT_CACHE or
     ~/.cache/bertkit."""
 
     def __post_init__(self):
-        CorpusConfig.__post_init__(self)
+        if self.prepared is None:
+            CorpusConfig.__post_init__(self)
+        elif self.corpus:
+            raise ValueError("corpus has no place beside data.prepared, whose folder holds the rows")
         PrepareConfig.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerSection(TokenizerConfig):
     path: str | None = None
-    """Folder with a tokenizer.json to use as it is; none trains one on the corpus."""
+    """Folder with a tokenizer.json to use as it is, or hf:NAME to download one; none trains one on the corpus."""
 
     extend: int = 0
     """New tokens to add to a given tokenizer: what the corpus would merge next."""
@@ -45,13 +53,20 @@ class TokenizerSection(TokenizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertSection(BertConfig):
+class NewModel:
+    embeddings: Literal["random", "neighbors"] = "random"
+    """How token embeddings start: random, or from which tokens stand beside each other in the corpus. Counting them
+    takes seconds, which belong to train.minutes, and saves many steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertSection(NewModel, BertConfig):
     architecture: Literal["bert"]
     """bert, the classic encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertSection(ModernBertConfig):
+class ModernBertSection(NewModel, ModernBertConfig):
     architecture: Literal["modernbert"]
     """modernbert, the modern encoder."""
 
@@ -62,10 +77,15 @@ class ImportedSection:
     """imported, whatever the folder holds."""
 
     init: str
-    """Folder of a Hugging Face BERT or ModernBERT (or of an earlier export) to go on from, weights and tokenizer."""
+    """What to go on from, weights and tokenizer: a Hugging Face folder of a BERT or ModernBERT, an export, a run, or
+    hf:NAME to download one."""
 
     old_domain: list[str] = field(default_factory=list)
     """Text like the model was trained on before, if you have any: its loss is reported before and after."""
+
+
+# Far beyond any encoder: a number above is a slip, and would be found out only when memory or patience ends.
+_MOST = {"hidden_size": 2**20, "intermediate_size": 2**22, "max_position_embeddings": 2**24, "num_hidden_layers": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +104,9 @@ class Recipe:
             if self.tokenizer.path is not None:
                 raise ValueError("tokenizer.path has no place beside model.init, whose folder brings the tokenizer")
             return
+        for name, most in _MOST.items():
+            if getattr(self.model, name) > most:
+                raise ValueError(f"model.{name} must be at most {most}, got {getattr(self.model, name)}")
         if self.data.seq_len > self.model.max_position_embeddings:
             raise ValueError(
                 f"data.seq_len={self.data.seq_len} is longer than "
@@ -96,11 +119,12 @@ class Recipe:
 # The tokenizer decides these; a recipe that set them could only contradict it.
 NOT_IN_A_RECIPE = ("model.vocab_size", "model.pad_token_id")
 
-# What may differ when a run goes on: places, machine and habits, not what is computed. A corpus that moved is known
-# by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
+# What may differ when a run goes on: places, machine and habits, not what is computed. A corpus or a prepared folder
+# that moved is known by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
 MAY_CHANGE = {
     *(
         "data.corpus",
+        "data.prepared",
         "data.cache_dir",
         "model.old_domain",
         "train.micro_batch",
@@ -118,6 +142,8 @@ def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
     for key in _flat(values):
         if key in NOT_IN_A_RECIPE:
             raise ValueError(f"{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    if _prepared(values) is not None:
+        values = _with_settings_of_folder(values)
     return build(Recipe, values)
 
 
@@ -167,6 +193,9 @@ def to_yaml(recipe: Any) -> str:
     values = plain(recipe)
     values["train"] = {k: v for k, v in values["train"].items() if k not in BUDGETS or v is not None}
     if isinstance(recipe, Recipe):
+        if recipe.data.prepared is not None:
+            # A segmenter of one's own has a name that no recipe can hold.
+            del values["tokenizer"], values["data"]["corpus"], values["data"]["segmenter"]
         values["model"] = {
             "architecture": values["model"].pop("architecture"),
             **{key: value for key, value in values["model"].items() if f"model.{key}" not in NOT_IN_A_RECIPE},
@@ -182,6 +211,50 @@ def forbidden_changes(before: str, recipe: Any, may_change: Container[str] = MAY
         for key in {**old, **new}
         if old.get(key) != new.get(key) and key not in may_change
     ]
+
+
+def _prepared(values: dict[str, Any]) -> str | None:
+    """The prepared folder that a recipe names."""
+    data = values.get("data")
+    named = data.get("prepared") if isinstance(data, dict) else None
+    return coerce(named, get_type_hints(DataSection)["prepared"], "data.prepared")
+
+
+def _with_settings_of_folder(values: dict[str, Any]) -> dict[str, Any]:
+    """A recipe that names a prepared folder, with the settings that the folder's rows were made with."""
+    folder, data, tokenizer = _prepared(values), values["data"], values.get("tokenizer")
+    assert folder is not None
+    for key in tokenizer if isinstance(tokenizer, dict) else ():
+        raise ValueError(f"tokenizer.{key} has no place beside data.prepared, whose folder brings the tokenizer")
+    made_with = _made_with(folder)
+    kinds = get_type_hints(DataSection)
+    for key, value in made_with.items():
+        if key in data and coerce(data[key], kinds[key], f"data.{key}") != value:
+            raise ValueError(
+                f"data.{key}={data[key]} contradicts data.prepared={folder}, whose rows were made with {value}; "
+                f"leave data.{key} out, or prepare the text again"
+            )
+    if made_with.get("segmenter") not in get_args(kinds["segmenter"]):
+        made_with.pop("segmenter", None)
+    return values | {"data": {"corpus": [], **made_with, **data}}
+
+
+def _made_with(folder: str) -> dict[str, Any]:
+    """How the text of a finished folder was read and cut into rows."""
+    try:
+        identity = read_manifest(Path(folder))["identity"]
+        number, of = identity["part"]
+        made_with = {**identity["corpus"], **identity["prepare"]}
+    except ValueError as error:
+        raise ValueError(f"data.prepared: {error}") from None
+    except (KeyError, TypeError):
+        raise ValueError(f"data.prepared: the manifest of {folder} is damaged; prepare again") from None
+    if of != 1:
+        raise ValueError(
+            f"data.prepared={folder} is part {number} of {of}; prepare the others, make one set of them with "
+            f"'bertkit prepare --merge {Path(folder).parent}', and name that folder"
+        )
+    return {key: value for key, value in made_with.items() if key in DataSection.__dataclass_fields__}
 
 
 def _load(path: Path, verb: Verb, below: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -208,9 +281,15 @@ def _of_another_verb(name: str, verb: Verb) -> str:
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Sections of `above` laid over those of `below`, key by key. A budget replaces every budget below it, and
-    another architecture shares no keys with the one below."""
+    """Sections of `above` laid over those of `below`, key by key. A budget replaces every budget below it, another
+    architecture shares no keys with the one below, and prepared rows need nothing of what would make rows."""
     merged = dict(below)
+    if isinstance(below.get("data"), dict) and isinstance(above.get("data"), dict):
+        if _prepared(above) is not None:
+            merged["data"] = {key: value for key, value in below["data"].items() if key == "cache_dir"}
+            merged.pop("tokenizer", None)
+        elif "corpus" in above["data"]:
+            merged["data"] = {key: value for key, value in below["data"].items() if key != "prepared"}
     for name, section in above.items():
         under = merged.get(name, {})
         if not isinstance(under, dict) or not isinstance(section, dict):
@@ -227,14 +306,24 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """A key written twice is a mistake, not a choice of the last one."""
+    """A key written twice is a mistake, not a choice of the last one; and no text of a few lines stands for a value of
+    a billion, as aliases of aliases would."""
 
     def construct_mapping(self, node, deep=False):
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is written twice", node.start_mark)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key.value!r} is written twice", node.start_mark
+                )
+            seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None)
         return super().construct_mapping(node, deep)
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.events.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "an alias (*name); write the value out", mark)
+        return super().compose_node(parent, index)
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from data_pipelines.batch import PackedBatch, RowBatch
 from data_pipelines.config import MaskConfig
-from data_pipelines.examples import along_tokens, read_examples, stacked
-from data_pipelines.keyed import fold
+from data_pipelines.examples import along_tokens, one_if_equal, read_examples, stacked
+from data_pipelines.keyed import row_keys
 from data_pipelines.masking import Masked, mask_tokens
 from data_pipelines.vocabulary import vocabulary_from_ids, vocabulary_of
 from data_pipelines.words import WordTable, ideograph_starts, word_table
@@ -151,8 +151,8 @@ class MaskingCollator:
         rows = given.rows
         if given.tokenizer_words and self.vocabulary.tokens is not None:
             rows = rows._replace(starts_word_T=rows.starts_word_T | self._ideographs()[self._checked(rows.ids_T)])
-        row_keys = self._row_keys(given.row_ids, given.epochs, len(examples))
-        masked, starts_word_T = self._mask(rows, row_keys, given.step, given.protected_T)
+        keys_R = self._row_keys(given.row_ids, given.epochs, len(examples))
+        masked, starts_word_T = self._mask(rows, keys_R, given.step, given.protected_T)
         if self.layout == "padded":
             return self._padded(rows, masked, given.attended_T, given.columns)
         if given.attended_T is not None:
@@ -161,10 +161,11 @@ class MaskingCollator:
 
     def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
         """Collate rows that lie end to end already, as the shards hand them out."""
-        masked, starts_word_T = self._mask(rows, fold(self.seed, epochs, row_ids), step, None)
+        keys_R = row_keys(row_ids, self.seed, one_if_equal(epochs))
+        masked, starts_word_T = self._mask(rows, keys_R, step, None)
         return self._packed(rows, masked, starts_word_T)
 
-    def _mask(self, rows: RowBatch, row_keys, step: int | None, protected_T) -> tuple[Masked, np.ndarray | None]:
+    def _mask(self, rows: RowBatch, keys_R, step: int | None, protected_T) -> tuple[Masked, np.ndarray | None]:
         ids_T = self._checked(rows.ids_T)
         starts_word_T = rows.starts_word_T
         if starts_word_T is None and (self.config.unit == "word" or self.layout == "packed"):
@@ -172,7 +173,7 @@ class MaskingCollator:
         masked = mask_tokens(
             ids_T,
             rows.row_starts,
-            row_keys,
+            keys_R,
             self.vocabulary.masking,
             self.config,
             rate=self._rate(step),
@@ -182,7 +183,7 @@ class MaskingCollator:
         return masked, starts_word_T
 
     def _checked(self, ids_T: np.ndarray) -> np.ndarray:
-        vocab_size = len(self.vocabulary.masking.special_V)
+        vocab_size = len(self.vocabulary.masking.maskable_V)
         # Seen as unsigned, a negative id is larger than any vocabulary.
         if len(ids_T) and ids_T.view(np.uint64).max() >= vocab_size:
             raise ValueError(
@@ -204,7 +205,7 @@ class MaskingCollator:
     def _word_starts(self, ids_T: np.ndarray) -> np.ndarray | None:
         if self._words is None and self.vocabulary.tokens is not None:
             try:
-                self._words = word_table(self.vocabulary.tokens, len(self.vocabulary.masking.special_V))
+                self._words = word_table(self.vocabulary.tokens, len(self.vocabulary.masking.maskable_V))
             except ValueError:
                 if self.config.unit == "word":
                     raise
@@ -217,38 +218,42 @@ class MaskingCollator:
     def _ideographs(self) -> np.ndarray:
         if self._ideographs_V is None:
             assert self.vocabulary.tokens is not None
-            self._ideographs_V = ideograph_starts(self.vocabulary.tokens, len(self.vocabulary.masking.special_V))
+            self._ideographs_V = ideograph_starts(self.vocabulary.tokens, len(self.vocabulary.masking.maskable_V))
         return self._ideographs_V
 
     def _row_keys(self, row_ids, epochs, num_rows: int) -> np.ndarray:
         if row_ids is not None:
-            return fold(self.seed, 0 if epochs is None else epochs, row_ids)
+            return row_keys(row_ids, self.seed, 0 if epochs is None else epochs)
         first, self._rows_drawn = self._rows_drawn, self._rows_drawn + num_rows
-        return fold(self.seed, *_process_identity(), np.arange(first, first + num_rows))
+        return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity())
 
     def _padded(self, rows: RowBatch, masked: Masked, attended_T, columns: dict[str, list]) -> dict[str, Any]:
         lengths = rows.row_starts[1:] - rows.row_starts[:-1]
         width = int(lengths.max())
         if self.pad_to_multiple_of:
             width = -(-width // self.pad_to_multiple_of) * self.pad_to_multiple_of
-        places = np.arange(width)
-        if self.vocabulary.pads_left:
-            filled = places >= (width - lengths)[:, None]
-        else:
-            filled = places < lengths[:, None]
+        shape, num_tokens = (len(lengths), width), len(masked.input_ids)
+        # None where every row is full.
+        filled = None if len(lengths) * width == num_tokens else _filled(lengths, width, self.vocabulary.pads_left)
 
         def spread(flat_T: np.ndarray, padding: int) -> np.ndarray:
-            if flat_T.size == filled.size:
-                return flat_T.reshape(filled.shape)
-            spread_out = np.full(filled.shape, padding, flat_T.dtype)
+            if filled is None:
+                return flat_T.reshape(shape)
+            spread_out = np.empty(shape, flat_T.dtype)
+            spread_out.fill(padding)
             spread_out[filled] = flat_T
             return spread_out
 
-        labels_T = np.full(len(masked.input_ids), IGNORED, np.int64)
+        if attended_T is not None:
+            attention_mask = spread(attended_T.astype(np.int64), 0)
+        else:
+            attention_mask = np.ones(shape, np.int64) if filled is None else filled.astype(np.int64)
+        labels_T = np.empty(num_tokens, np.int64)
+        labels_T.fill(IGNORED)
         labels_T[masked.target_index] = masked.target_ids
-        batch = {
+        batch: dict[str, Any] = {
             "input_ids": spread(masked.input_ids, self.vocabulary.pad_id),
-            "attention_mask": filled.astype(np.int64) if attended_T is None else spread(attended_T.astype(np.int64), 0),
+            "attention_mask": attention_mask,
             "labels": spread(labels_T, IGNORED),
         }
         for name, values in columns.items():
@@ -264,7 +269,7 @@ class MaskingCollator:
         index = masked.target_index
         arrays = {
             "input_ids": masked.input_ids,
-            "position_ids": np.arange(len(masked.input_ids)) - np.repeat(starts[:-1], lengths),
+            "position_ids": np.arange(len(masked.input_ids)) - starts[:-1].repeat(lengths),
             "cu_seqlens": starts.astype(np.int32),
             "target_index": index,
             "target_ids": masked.target_ids,
@@ -281,6 +286,12 @@ class MaskingCollator:
         return {
             name: torch.from_numpy(array) if isinstance(array, np.ndarray) else array for name, array in arrays.items()
         }
+
+
+def _filled(lengths: np.ndarray, width: int, pads_left: bool) -> np.ndarray:
+    """(R, width) bool: where the padded rows hold tokens."""
+    places = np.arange(width)
+    return places >= (width - lengths)[:, None] if pads_left else places < lengths[:, None]
 
 
 def _attended_only(rows: RowBatch, masked: Masked, starts_word_T, attended_T):

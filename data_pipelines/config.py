@@ -55,6 +55,8 @@ class TokenizerConfig:
         for name in ("min_frequency", "sample_mb", "max_word_chars"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if getattr(self, name) > 2**31:
+                raise ValueError(f"{name} must be at most {2**31}, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

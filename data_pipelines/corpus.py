@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from data_pipelines.config import CorpusConfig
 from data_pipelines.digest import file_hash, text_hash
-from data_pipelines.hub import read_hub
+from data_pipelines.hub import hub_revision, read_hub
 from data_pipelines.readers import ALIASES, MAX_CHARS, READERS, Piece, reader_of
 
 _HASHED_CHARS = MAX_CHARS // 16
@@ -93,15 +93,21 @@ def corpus_bytes(config: CorpusConfig) -> int | None:
 
 
 def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> list[dict]:
-    """What identifies each file: name, size and sha256. A dataset on the hub has its name alone.
+    """What identifies each file: name, size and sha256; and a dataset on the hub: name and commit.
 
-    A file that has the place, size and time it had in `known` is taken as unchanged and not read again.
+    A file that has the place, size and time it had in `known` is taken as unchanged and not read again. Where the hub
+    cannot be asked, or could not be then, the commit is taken as unchanged too.
     """
     entries: list[dict] = []
     before = list(known)
     for source in find_sources(config):
         if not source.files:
-            entries.append({"name": source.name, "weight": source.weight})
+            entry = {"name": source.name, "weight": source.weight}
+            same = before[len(entries)] if len(entries) < len(before) else {}
+            if entry != same:
+                revision = hub_revision(source.hub or "") or (entry.items() <= same.items() and same.get("revision"))
+                entry |= {"revision": revision} if revision else {}
+            entries.append(entry)
         for path in source.files:
             status = path.stat()
             entry = {

@@ -3,6 +3,7 @@
 import operator
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ class Examples(NamedTuple):
     tokenizer_words: bool
     """Whether the rows' words are the tokenizer's own, which take a run of Chinese for one word."""
     row_ids: np.ndarray | None
-    epochs: np.ndarray | None
+    epochs: np.ndarray | int | None
+    """One number where all examples have the same."""
     step: int | None
     columns: dict[str, list]
     """Every other field, as given."""
@@ -33,41 +35,49 @@ def read_examples(examples: Sequence[Any], *, with_words: bool) -> Examples:
     """Read a batch; `with_words` asks fast encodings for their words where the examples carry none."""
     columns, tokenizer_words = _columns(examples, with_words)
     ids = _without_tensors(columns.pop("input_ids"))
-    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    row_starts = np.concatenate([[0], np.cumsum(lengths)])
+    row_starts = np.fromiter(accumulate(map(len, ids), initial=0), np.int64, len(ids) + 1)
 
     def flags(name: str) -> np.ndarray | None:
         rows = columns.pop(name, None)
         if rows is None:
             return None
         rows = _without_tensors(rows)
-        _check_lengths(name, rows, lengths)
+        _check_lengths(name, rows, ids)
         return _integers(name, rows).astype(bool)
 
-    def numbers(name: str) -> np.ndarray | None:
+    def shared(name: str) -> np.ndarray | int | None:
         values = columns.pop(name, None)
-        return None if values is None else _one_integer_each(name, values)
+        if values is None:
+            return None
+        if type(values[0]) is int and values.count(values[0]) == len(values):
+            return values[0]
+        return one_if_equal(_one_integer_each(name, values))
 
     starts_word_T, word_ids = flags("starts_word"), columns.pop("word_ids", None)
     if starts_word_T is None and word_ids is not None:
-        _check_lengths("word_ids", word_ids, lengths)
+        _check_lengths("word_ids", word_ids, ids)
         starts_word_T = np.concatenate([starts_from_word_ids(row) for row in word_ids])
     protected_T, attended_T = flags("special_tokens_mask"), flags("attention_mask")
     if attended_T is not None:
         protected_T = ~attended_T if protected_T is None else protected_T | ~attended_T
-    steps = numbers("step")
-    if steps is not None and (steps != steps[0]).any():
-        raise ValueError(f"a batch belongs to one step, got examples of steps {', '.join(map(str, np.unique(steps)))}")
+    row_ids, step = columns.pop("row_id", None), shared("step")
+    if isinstance(step, np.ndarray):
+        raise ValueError(f"a batch belongs to one step, got examples of steps {', '.join(map(str, np.unique(step)))}")
     return Examples(
         rows=RowBatch(_integers("input_ids", ids), row_starts, row_starts, starts_word_T),
         protected_T=protected_T,
         attended_T=attended_T,
         tokenizer_words=tokenizer_words,
-        row_ids=numbers("row_id"),
-        epochs=numbers("epoch"),
-        step=None if steps is None else int(steps[0]),
+        row_ids=None if row_ids is None else _one_integer_each("row_id", row_ids),
+        epochs=shared("epoch"),
+        step=step,
         columns=columns,
     )
+
+
+def one_if_equal(numbers: np.ndarray) -> np.ndarray | int:
+    """A single number where all are alike: less to compute with."""
+    return int(numbers[0]) if len(numbers) and (numbers == numbers[0]).all() else numbers
 
 
 def along_tokens(values: list, lengths: np.ndarray) -> np.ndarray | None:
@@ -111,7 +121,7 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
     names = first.keys()
     if "input_ids" not in names:
         raise ValueError(f"an example needs input_ids, got {', '.join(names)}")
-    if any(len(example) != len(names) for example in examples):
+    if set(map(len, examples)) != {len(names)}:
         raise _differing(examples)
     try:
         columns = {name: [example[name] for example in examples] for name in names}
@@ -123,8 +133,8 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
 
 
 def _without_tensors(rows: list) -> list:
-    """Tensors as arrays, which are far quicker to ask for their length and type."""
-    return [row.numpy() if hasattr(row, "numpy") else row for row in rows]
+    """Tensors as arrays, which are far quicker to ask for their length; a few among other rows stay what they are."""
+    return [row.numpy() if hasattr(row, "numpy") else row for row in rows] if hasattr(rows[0], "numpy") else rows
 
 
 def _differing(examples: Sequence[Any]) -> ValueError:
@@ -138,15 +148,16 @@ def _differing(examples: Sequence[Any]) -> ValueError:
 
 
 def _integers(name: str, rows: list) -> np.ndarray:
-    """One int64 array from rows of lists, arrays or tensors."""
+    """One int64 array from rows of lists and arrays."""
+    if type(rows[0]) is list:
+        try:
+            return _naturals(rows)
+        except (TypeError, OverflowError):
+            pass  # something else than a list, a negative number, or no number: numpy tells which
     try:
-        if all(type(row) is list for row in rows):
-            flat = array("q")  # refuses floats, and takes a list in half the time that numpy does
-            for row in rows:
-                flat.fromlist(row)
-            return np.frombuffer(flat, np.int64) if flat else np.empty(0, np.int64)
-        # An empty list has no type of its own.
-        joined = np.concatenate([np.asarray(row, None if len(row) else np.int64) for row in rows])
+        joined = np.concatenate(rows)
+        if joined.dtype.kind == "f":  # perhaps of something empty, which adds nothing else
+            joined = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         if joined.ndim == 1 and joined.dtype.kind in "iub":
             return joined.astype(np.int64, copy=False)
     except (TypeError, ValueError, OverflowError):
@@ -163,6 +174,14 @@ def _integers(name: str, rows: list) -> np.ndarray:
     raise ValueError(f"{name} must hold integers of 64 bits")
 
 
+def _naturals(rows: list[list[int]]) -> np.ndarray:
+    """One int64 array from lists of numbers from 0 on, in a quarter of the time that numpy takes for any numbers."""
+    flat = array("Q")
+    for row in rows:
+        flat.fromlist(row)
+    return np.frombuffer(flat, np.int64) if flat else np.empty(0, np.int64)
+
+
 def _one_integer_each(name: str, values: list) -> np.ndarray:
     try:
         return np.fromiter(map(operator.index, values), np.int64, len(values))
@@ -170,15 +189,15 @@ def _one_integer_each(name: str, values: list) -> np.ndarray:
         raise ValueError(f"{name} must be an integer of 64 bits in every example, got {values[0]!r} first") from None
 
 
-def _check_lengths(name: str, rows: list, lengths: np.ndarray) -> None:
+def _check_lengths(name: str, rows: list, ids: list) -> None:
     try:
-        got = np.fromiter(map(len, rows), np.int64, len(rows))
+        got, wanted = list(map(len, rows)), list(map(len, ids))
     except TypeError:
         raise ValueError(f"{name} must be as long as input_ids in every example, got {rows[0]!r} first") from None
-    if (got != lengths).any():
-        place = int((got != lengths).argmax())
+    if got != wanted:
+        place = next(place for place in range(len(got)) if got[place] != wanted[place])
         raise ValueError(
-            f"{name} of example {place} must be as long as its input_ids, {lengths[place]}, got {got[place]} values"
+            f"{name} of example {place} must be as long as its input_ids, {wanted[place]}, got {got[place]} values"
         )
 
 

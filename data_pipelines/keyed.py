@@ -1,6 +1,6 @@
 """Randomness as a pure function of keys: integers enter, well-mixed 64-bit integers leave, nothing is remembered."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -9,17 +9,21 @@ GOLDEN = 0x9E3779B97F4A7C15
 _STEP = np.uint64(GOLDEN)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
-_1, _27, _30, _31, _32 = map(np.uint64, (1, 27, 30, 31, 32))
+_1, _27, _30, _31 = map(np.uint64, (1, 27, 30, 31))
 _WRAP = 2**64 - 1
+# With GOLDEN it spans a lattice without short vectors: no two tokens share a key unless their rows' numbers or their
+# positions lie half a billion apart.
+ROW_STEP = 0xBF58476D1CE4E5B9
 
 
 def mix(values: np.ndarray) -> np.ndarray:
     """Scramble uint64 values in place: a bijection whose every output bit depends on every input bit."""
-    values ^= values >> _30
+    shifted = values >> _30
+    values ^= shifted
     values *= _FIRST
-    values ^= values >> _27
+    values ^= np.right_shift(values, _27, out=shifted)
     values *= _SECOND
-    values ^= values >> _31
+    values ^= np.right_shift(values, _31, out=shifted)
     return values
 
 
@@ -35,19 +39,27 @@ def fold(seed: int, *parts) -> np.ndarray:
     return key if isinstance(key, np.ndarray) else np.array([key], np.uint64)
 
 
-def token_bits(
-    row_keys: np.ndarray, first_token: np.ndarray, lengths: np.ndarray, first_position: int = 0
-) -> np.ndarray:
+def row_keys(row_ids: np.ndarray, seed: int, *parts) -> np.ndarray:
+    """A key for each row under a seed and further numbers, for `token_bits`, which does the mixing."""
+    return fold(seed, *parts) + row_ids.astype(np.uint64) * np.uint64(ROW_STEP)
+
+
+def token_bits(keys_R: np.ndarray, row_starts: np.ndarray, first_position: int = 0) -> np.ndarray:
     """64 random bits for every token of rows laid end to end, from its row's key and its position in the row.
 
-    `first_token` is where each row starts in the flat result; positions count from `first_position`.
+    `row_starts` holds the borders of the rows, the end included; positions count from `first_position`.
     """
-    origin = row_keys + _STEP * (first_position - first_token).astype(np.uint64)
-    bits = np.repeat(origin, lengths)
-    bits += _golden_steps(1 << len(bits).bit_length())[: len(bits)]
+    num_tokens = int(row_starts[-1])
+    golden = _golden_steps(1 << num_tokens.bit_length())
+    origin = keys_R - golden[row_starts[:-1]]
+    if first_position:
+        origin += np.uint64(GOLDEN * first_position & _WRAP)
+    bits = origin.repeat(row_starts[1:] - row_starts[:-1])
+    bits += golden[:num_tokens]
     return mix(bits)
 
 
+@lru_cache(maxsize=64)
 def threshold(probability: float) -> np.uint64:
     """The bound that random 64-bit values stay below with the given probability."""
     return np.uint64(min(int(probability * 2.0**64), _WRAP))
@@ -55,7 +67,7 @@ def threshold(probability: float) -> np.uint64:
 
 def below(bits: np.ndarray, limit: int) -> np.ndarray:
     """Uniform integers in [0, limit), limit < 2**32, from 64 random bits each."""
-    return ((bits >> _32) * np.uint64(limit)) >> _32
+    return bits % np.uint64(limit)
 
 
 @cache
@@ -63,6 +75,7 @@ def _golden_steps(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.uint64) * _STEP
 
 
+@lru_cache(maxsize=64)
 def _mix_integer(value: int) -> int:
     """`mix` for one Python integer."""
     value &= _WRAP

@@ -41,9 +41,9 @@ class MaskStatistics:
     rows_without_target: int = 0
     """Of the rows that have anything to choose."""
 
-    def add(self, before: RowBatch, after: PackedBatch, special_V: np.ndarray) -> None:
+    def add(self, before: RowBatch, after: PackedBatch, maskable_V: np.ndarray) -> None:
         """Count one batch; `after` holds numpy arrays."""
-        maskable_T = ~special_V[before.ids_T]
+        maskable_T = maskable_V[before.ids_T]
         index, kind = after.target_index, after.target_kind
         chosen_T = np.zeros(len(before.ids_T), bool)
         chosen_T[index] = True

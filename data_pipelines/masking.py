@@ -3,7 +3,8 @@
 Every token gets 64 random bits from its row's key and its position. What is chosen as a whole, a *unit*, shares
 one number, its *arrival*: a token its own bits, a word the bits of its first token, a span the bits of its start.
 Choosing is then one rule for all units: arrivals below a bound (Bernoulli), or the smallest few in a row (exact).
-What happens to a target is drawn from its unit's arrival, so a word is masked, replaced or kept as a whole.
+The leading bits of an arrival decide about that, its trailing 32 bits about what happens to the target, so a word is
+masked, replaced or kept as a whole.
 """
 
 from functools import lru_cache
@@ -14,19 +15,20 @@ import numpy as np
 from data_pipelines.config import MaskConfig
 from data_pipelines.keyed import below, fold, mix, threshold, token_bits
 
-# T tokens in the batch, R rows, M targets, V vocabulary, W longest span
+# T tokens in the batch, R rows, M targets, V vocabulary, W longest span, E tokens and W-1 places before each row
 
 MASKED, RANDOM, KEPT = 0, 1, 2
 
-_ACTION, _REPLACEMENT, _LENGTH, _ROUNDING = (np.uint64(fold(0, salt)[0]) for salt in range(4))
+_32 = np.uint64(32)
+_LENGTH, _ROUNDING = (np.uint64(fold(0, salt)[0]) for salt in range(2))
 
 
 class MaskVocabulary(NamedTuple):
     """What masking knows of a vocabulary."""
 
     mask_id: int
-    special_V: np.ndarray
-    """bool: never a target."""
+    maskable_V: np.ndarray
+    """bool: may be a target; special tokens may not."""
     drawable: np.ndarray
     """ids that may stand in for another token."""
 
@@ -47,7 +49,7 @@ class Masked(NamedTuple):
 def mask_tokens(
     ids_T: np.ndarray,
     row_starts: np.ndarray,
-    row_keys: np.ndarray,
+    keys_R: np.ndarray,
     vocabulary: MaskVocabulary,
     config: MaskConfig,
     *,
@@ -60,62 +62,60 @@ def mask_tokens(
     `row_starts` holds R+1 borders; `protected_T` marks further tokens never to choose; `starts_word_T` marks the
     first token of each word and is needed for unit "word" alone.
     """
-    maskable_T = ~vocabulary.special_V[ids_T]
+    maskable_T = vocabulary.maskable_V[ids_T]
     if protected_T is not None:
         maskable_T &= ~protected_T
-    lengths = row_starts[1:] - row_starts[:-1]
-    arrival_T, bits_T, first_of_unit_T = _arrivals(
-        row_keys, row_starts[:-1], lengths, maskable_T, starts_word_T, config
-    )
+    arrival_T, bits_T, first_of_unit_T = _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config)
     if config.count == "exact":
-        chosen_T = _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, row_keys, rate)
+        chosen_T = _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate)
     else:
-        chosen_T = arrival_T < threshold(_unit_rate(rate, config))
+        chosen_T = arrival_T < threshold(_span_rate(rate, config) if config.unit == "span" else rate)
         chosen_T &= maskable_T
     target_index = _with_every_row(chosen_T, arrival_T, maskable_T, row_starts)
     target_ids = ids_T[target_index]
-    action = mix(arrival_T[target_index] ^ _ACTION)
-    kind = (action >= threshold(config.mask_share)).astype(np.uint8)
-    kind += action >= threshold(config.mask_share + config.random_share)
+    action = arrival_T[target_index] << _32
+    is_unmasked = action >= threshold(config.mask_share)
+    is_kept = action >= threshold(config.mask_share + config.random_share)
 
     corrupted_T = ids_T.copy()
-    corrupted_T[target_index[kind == MASKED]] = vocabulary.mask_id
-    replaced = target_index[kind == RANDOM]
-    draws = below(mix(bits_T[replaced] ^ _REPLACEMENT), len(vocabulary.drawable))
+    corrupted_T[target_index[~is_unmasked]] = vocabulary.mask_id
+    replaced = target_index[is_unmasked ^ is_kept]
+    # The bits were small enough, and their trailing half fell into a range: that tells nothing of their remainder.
+    draws = below(bits_T[replaced], len(vocabulary.drawable))
     corrupted_T[replaced] = vocabulary.drawable[draws]
+    kind = is_unmasked.view(np.uint8) + is_kept  # MASKED, RANDOM or KEPT
     return Masked(corrupted_T, target_index, target_ids, kind)
 
 
-def _arrivals(row_keys, first_token, lengths, maskable_T, starts_word_T, config):
+def _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config):
     """(arrival_T, bits_T, first_of_unit_T); the last is None where every token counts by itself."""
     if config.unit == "span":
-        return *_span_arrivals(row_keys, first_token, lengths, config), None
-    bits_T = token_bits(row_keys, first_token, lengths)
+        return *_span_arrivals(keys_R, row_starts, config), None
+    bits_T = token_bits(keys_R, row_starts)
     if config.unit == "token":
         return bits_T, bits_T, None
     assert starts_word_T is not None
     # A word never reaches over a row border or a special token.
     first_T = starts_word_T | ~maskable_T
     first_T[1:] |= ~maskable_T[:-1]
-    first_T[first_token[lengths > 0]] = True
+    first_T[row_starts[:-1][row_starts[:-1] < row_starts[1:]]] = True
     unit_T = np.maximum.accumulate(np.where(first_T, np.arange(len(first_T)), 0))
     return bits_T[unit_T], bits_T, first_T
 
 
-def _span_arrivals(row_keys, first_token, lengths, config):
+def _span_arrivals(keys_R, row_starts, config):
     """For every token the earliest arrival among the spans that cover it.
 
     A span may start at any position, also up to W-1 before the row, so that the first tokens of a row are covered
     as often as the others. A special token inside a span cuts it.
     """
-    width = config.span_max
-    rows = np.arange(len(lengths))
-    extended = lengths + width - 1
-    bits_E = token_bits(row_keys, first_token + rows * (width - 1), extended, first_position=1 - width)
+    before = config.span_max - 1
+    borders = np.arange(len(row_starts)) * before
+    bits_E = token_bits(keys_R, row_starts + borders, first_position=-before)
     length_bits_E = mix(bits_E ^ _LENGTH)
-    here_T = np.arange(int(lengths.sum())) + np.repeat((rows + 1) * (width - 1), lengths)
+    here_T = np.arange(row_starts[-1]) + np.repeat(borders[1:], row_starts[1:] - row_starts[:-1])
     arrival_T = bits_E[here_T]
-    for distance in range(1, width):
+    for distance in range(1, config.span_max):
         start_T = here_T - distance
         candidate_T = bits_E[start_T]
         reaches_T = length_bits_E[start_T] < threshold(_survival(distance, config.span_mean))
@@ -129,14 +129,12 @@ def _survival(distance: int, mean: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _unit_rate(rate: float, config: MaskConfig) -> float:
-    """The bound on arrivals that makes each token a target with probability `rate`.
+def _span_rate(rate: float, config: MaskConfig) -> float:
+    """How often a span must start at a position to make each token a target with probability `rate`.
 
-    For spans, a token is covered unless every start that could reach it fails:
-    rate = 1 - prod(1 - q * P(length > distance)), solved for q by bisection.
+    A token is covered unless every start that could reach it fails: rate = 1 - prod(1 - q * P(length > distance)),
+    solved for q by bisection.
     """
-    if config.unit != "span":
-        return rate
     low, high = 0.0, rate
     for _ in range(60):
         q = (low + high) / 2
@@ -145,7 +143,7 @@ def _unit_rate(rate: float, config: MaskConfig) -> float:
     return high
 
 
-def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, row_keys, rate):
+def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate):
     """In each row the `rate * n` units of smallest arrival, n counting the row's maskable units.
 
     The count is rounded up or down at random, so that its mean is exact. Tokens and spans are counted in tokens (the
@@ -154,7 +152,7 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ro
     lengths = row_starts[1:] - row_starts[:-1]
     counted_T = maskable_T if first_of_unit_T is None else maskable_T & first_of_unit_T
     counted_R = _row_sums(counted_T, row_starts)
-    rounding_R = mix(row_keys ^ _ROUNDING) / 2.0**64
+    rounding_R = mix(keys_R ^ _ROUNDING) / 2.0**64
     wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, 1))
 
     # One sort orders all rows at once: the row number stands above the arrival's leading bits.
@@ -185,13 +183,17 @@ def _with_every_row(chosen_T, arrival_T, maskable_T, row_starts):
     """The chosen positions; a row with nothing chosen gives its unit of smallest arrival, if it has any to give."""
     index = chosen_T.nonzero()[0]
     reached = index.searchsorted(row_starts)
-    empty = (reached[1:] == reached[:-1]).nonzero()[0]
-    for row in empty:
-        here = slice(row_starts[row], row_starts[row + 1])
-        candidates = arrival_T[here][maskable_T[here]]
-        if len(candidates):
-            chosen_T[here] |= maskable_T[here] & (arrival_T[here] == candidates.min())
-    return chosen_T.nonzero()[0] if len(empty) else index
+    empty_R = reached[1:] == reached[:-1]
+    if not len(empty_R.nonzero()[0]):
+        return index
+    candidates = (maskable_T & empty_R.repeat(row_starts[1:] - row_starts[:-1])).nonzero()[0]
+    if len(candidates):
+        reached = candidates.searchsorted(row_starts)
+        count_R = reached[1:] - reached[:-1]
+        arrival = arrival_T[candidates]
+        smallest = np.minimum.reduceat(arrival, reached[:-1][count_R > 0])
+        chosen_T[candidates[arrival == smallest.repeat(count_R[count_R > 0])]] = True
+    return chosen_T.nonzero()[0]
 
 
 def _row_sums(flags_T, row_starts):

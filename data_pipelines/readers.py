@@ -143,8 +143,8 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[Piece]:
                 for value in batch.column(0):
                     row += 1
                     yield from pieces_of_field({config.field: _bytes_or_value(value)}, config, f"{path}:row {row}")
-        except pyarrow.ArrowException as error:
-            raise ValueError(f"{path}: not readable as Parquet: {error}") from None
+        except (pyarrow.ArrowException, OSError) as error:  # damage inside a page is told as an OSError
+            raise ValueError(f"{path}: not readable as Parquet: {' '.join(str(error).split())}") from None
 
 
 READERS: dict[str, Callable[[Path, CorpusConfig], Iterator[Piece]]] = {

@@ -61,7 +61,7 @@ def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagg
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix == ".conllu":
         yield from read_conllu(lines, source, config, tagged)
-    elif suffix in (".jsonl", ".json"):
+    elif suffix in (".jsonl", ".json", ".ndjson"):
         yield from read_json_sentences(lines, source, config, tagged)
     else:
         yield from read_columns(lines, source, config, tagged)
@@ -205,6 +205,8 @@ def _sentence_of(
 
 def span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place: str) -> list[str]:
     """IOB2 tags of the words that character spans touch; a word half inside a span belongs to it."""
+    if not isinstance(spans, (list, tuple)):
+        raise ValueError(f"{place}: spans must be a list, got {str(spans)[:80]}")
     found: list[Span] = []
     for span in sorted(_character_span(span, len(text), place) for span in spans):
         start, end, label = span
@@ -246,8 +248,11 @@ def _dataset_records(source: str, split: str) -> Iterator[tuple[dict[str, Any], 
 
     folder = Path(source)
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        saved = datasets.load_from_disk(str(folder))
-        rows = saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+        rows = datasets.load_from_disk(str(folder))
+        if isinstance(rows, datasets.DatasetDict):
+            if split not in rows:
+                raise ValueError(f"{source} has no part {split!r}; its parts are {', '.join(map(str, rows))}")
+            rows = rows[split]
     else:
         rows = load_hub(source.removeprefix("hf:"), split)
     names = {}
@@ -258,7 +263,12 @@ def _dataset_records(source: str, split: str) -> Iterator[tuple[dict[str, Any], 
     for number, row in enumerate(rows, start=1):
         for key, labels in names.items():
             value = row[key]
-            row[key] = [labels[index] for index in value] if isinstance(value, list) else labels[value]
+            numbers = value if isinstance(value, list) else [value]
+            for index in numbers:
+                # Parts whose labels are kept secret often hold -1, which Python would read as the last label.
+                if index is None or not 0 <= index < len(labels):
+                    raise ValueError(f"{source}:{number}: {key} holds {index}, but labels are 0 to {len(labels) - 1}")
+            row[key] = [labels[index] for index in numbers] if isinstance(value, list) else labels[value]
         yield row, number
 
 

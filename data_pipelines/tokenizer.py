@@ -144,6 +144,9 @@ def _from_vocabulary(file: Path, settings: dict[str, Any]) -> Backend:
     if missing := [name for name in SPECIAL_TOKENS if name not in vocabulary]:
         raise ValueError(f"{file} lacks {' '.join(missing)}: this vocab.txt alone is not enough for a BERT tokenizer")
     backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        if not isinstance(settings.get(key, True), bool):
+            raise ValueError(f"{file.parent}: {key} must be true or false, got {str(settings[key])[:80]!r}")
     backend.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),

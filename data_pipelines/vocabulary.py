@@ -66,9 +66,9 @@ def _masking(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.
         raise ValueError(f"special id {outside[0]} lies outside a vocabulary of {vocab_size}")
     if not len(ordinary):
         raise ValueError("the vocabulary has no ordinary token to draw a replacement from")
-    special_V = np.zeros(vocab_size, bool)
-    special_V[[*special_ids, mask_id]] = True
-    return MaskVocabulary(mask_id, special_V, ordinary)
+    maskable_V = np.ones(vocab_size, bool)
+    maskable_V[[*special_ids, mask_id]] = False
+    return MaskVocabulary(mask_id, maskable_V, ordinary)
 
 
 def written(role: str, tokens: Mapping[str, int]) -> int | None:

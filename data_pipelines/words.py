@@ -39,8 +39,8 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     """Read the table off how the tokens are written: WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁).
 
     Exact for WordPiece. Elsewhere a token that begins with a Chinese character is a word of its own: without spaces
-    a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions; what the
-    tokenizer itself calls a word (`word_ids`) is exact, and is what prepared shards hold.
+    a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions and for rare
+    characters that are in pieces; what the tokenizer itself calls a word (`word_ids`) is exact.
     """
     mark = _word_mark(vocabulary)
     if mark is None:

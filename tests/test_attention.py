@@ -1,6 +1,7 @@
 """Packed attention is attention inside each sequence, whatever the backend, the window or the neighbours."""
 
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.model import attention as dispatch
+from bertkit.model import pieces
 from bertkit.model.attention import attention, attention_at, attention_weights
 
 torch.set_num_threads(1)
@@ -36,13 +38,23 @@ def by_hand(qkv, lengths, window=None):
 @given(
     lengths=st.lists(st.integers(1, 12) | st.just(7) | st.integers(60, 150), min_size=1, max_size=6),
     window=st.none() | st.integers(1, 70),
+    together=st.sampled_from([0, 10, 40, 400]),
+    asked=st.none() | st.sets(st.integers(0, 900), min_size=1),
 )
-def test_context_and_gradient_are_those_of_each_sequence_alone(lengths, window):
+def test_context_and_gradient_are_those_of_each_sequence_alone(lengths, window, together, asked):
+    """Whether short neighbours share a call or not, and for all tokens or some."""
     qkv, cu_seqlens, longest = packed(lengths)
-    ours, expected = attention(qkv, cu_seqlens, longest, window), by_hand(qkv, lengths, window)
-    torch.testing.assert_close(ours, expected)
-    direction = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(1))
-    (grad,) = torch.autograd.grad((ours * direction).sum(), qkv)
+    at = None if asked is None else torch.tensor(sorted({place % sum(lengths) for place in asked}))
+    with mock.patch.object(pieces, "CALL_COST", together**2 * 16):
+        if at is None:
+            ours = attention(qkv, cu_seqlens, longest, window)
+        else:
+            ours = attention_at(at, qkv[at, 0], qkv[:, 1:], cu_seqlens, longest, window)
+        expected = by_hand(qkv, lengths, window)
+        expected = expected if at is None else expected[at]
+        torch.testing.assert_close(ours, expected)
+        direction = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(1))
+        (grad,) = torch.autograd.grad((ours * direction).sum(), qkv)
     (expected_grad,) = torch.autograd.grad((expected * direction).sum(), qkv)
     torch.testing.assert_close(grad, expected_grad)
 

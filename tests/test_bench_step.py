@@ -5,16 +5,18 @@ import torch
 
 from bertkit.bench import step
 from bertkit.bench.measure import interleaved
-from bertkit.bench.step import WORKLOADS, Workload, make_batch, our_step, peak_memory, step_flops, their_step
+from bertkit.bench.step import WORKLOADS, Workload, flops_of, make_batch, our_step, peak_memory, their_step
 
 torch.set_num_threads(1)
 TINY = Workload(layers=2, width=64, vocab_size=100, rows=4, length=16, ragged=True)
 
 
-def test_both_sides_compute_the_same_loss_step_after_step():
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_both_sides_compute_the_same_loss_step_after_step(architecture):
     pytest.importorskip("transformers")
-    batch = make_batch(TINY)
-    ours, theirs = our_step(TINY, batch), their_step(TINY, batch)
+    workload = TINY._replace(architecture=architecture)
+    batch = make_batch(workload)
+    ours, theirs = our_step(workload, batch.packed), their_step(workload, batch)
     for _ in range(3):
         assert float(ours()) == pytest.approx(float(theirs()), rel=1e-4)
 
@@ -33,7 +35,7 @@ def test_operations_of_a_step_by_hand():
     keys_and_values = tokens * 2 * 2 * 64 * 64
     block = targets * 2 * (2 * 64 * 64 + 2 * 64 * 256) + targets * 4 * 16 * 64
     head = targets * 2 * 64 * (64 + 100)
-    assert step_flops(workload, batch) == pytest.approx(3 * (keys_and_values + block + head))
+    assert flops_of(workload, batch) == pytest.approx(3 * (keys_and_values + block + head))
 
 
 def test_memory_is_that_of_the_measured_process_alone():
@@ -50,7 +52,7 @@ def test_rows_hold_both_sides_and_the_notes_their_memory(monkeypatch):
     monkeypatch.setattr(step, "WORKLOADS", [TINY])
     monkeypatch.setattr(step, "matrix_peak", lambda: 1e12)
     (row,), notes = step.bench_step("transformers", quick=True)
-    assert row.workload == "step 2×64 vocab 100 4×16 ragged"
+    assert row.workload == "step bert 2×64 vocab 100 4×16 ragged"
     assert row.unit == "tokens/s"
     assert row.ratio == pytest.approx(row.ours / row.theirs)
     assert 0 < row.share_of_peak < 1

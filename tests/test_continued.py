@@ -87,7 +87,15 @@ def test_a_bare_encoder_gets_a_head(old_text, new_text, tmp_path):
 def test_rows_longer_than_the_model_are_refused(old_text, new_text, tmp_path):
     init = save_model(tmp_path / "init", old_text)
     with pytest.raises(ValueError, match=r"data.seq_len=64 is longer than the 32 positions"):
-        go_on(tmp_path / "run", init, new_text, "data.seq_len=64")
+        go_on(tmp_path / "run", init, new_text, "data.seq_len=64", f"data.cache_dir={tmp_path / 'cache'}")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_old_domain_that_is_not_there_is_told_before_anything_is_prepared(old_text, new_text, tmp_path):
+    init = save_model(tmp_path / "init", old_text)
+    with pytest.raises(ValueError, match=r"there is no file or folder '.*nowhere'"):
+        go_on(tmp_path / "run", init, new_text, f"model.old_domain={tmp_path / 'nowhere'}")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])

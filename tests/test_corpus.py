@@ -180,4 +180,20 @@ def test_a_local_dataset_is_known_by_its_files(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "b"}')
     assert [entry["name"] for entry in before] == ["train.jsonl"]
     assert fingerprint(f"hf:{tmp_path}:train") != before
-    assert fingerprint("hf:some/dataset") == [{"name": "hf:some/dataset", "weight": 1.0}]
+
+
+def test_a_dataset_on_the_hub_is_known_by_its_commit(monkeypatch):
+    from data_pipelines import corpus
+
+    def fingerprint(commit, known=()):
+        monkeypatch.setattr(corpus, "hub_revision", lambda name: {"some/dataset:train": commit}[name])
+        return fingerprint_sources(CorpusConfig(corpus=["hf:some/dataset:train"]), known)
+
+    bare = {"name": "hf:some/dataset:train", "weight": 1.0}
+    first = fingerprint("c0ffee")
+    assert first == [bare | {"revision": "c0ffee"}]
+    assert fingerprint("decade", first) == [bare | {"revision": "decade"}]
+    assert fingerprint(None, first) == first  # offline: as it was
+    assert fingerprint(None) == [bare]
+    assert fingerprint("c0ffee", [bare]) == [bare]  # then offline: nothing to compare with
+    assert fingerprint(None, [bare | {"weight": 2.0, "revision": "c0ffee"}]) == [bare]

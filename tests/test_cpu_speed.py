@@ -15,6 +15,12 @@ from bertkit.training.optim import build_optimizers
 ENTRIES = {
     "pretrain": "from bertkit.training.pretrain import pretrain; start = lambda: pretrain(None)",
     "fill": "from bertkit.fill import FillMask; start = lambda: FillMask('no such folder')",
+    "finetune": "from bertkit.finetune.train import finetune; start = lambda: finetune(None)",
+    "tag": "from bertkit.finetune.predict import Tagger; start = lambda: Tagger('no such folder')",
+    "evaluate": (
+        "from bertkit.training.evaluate_folder import evaluate_folder; "
+        "start = lambda: evaluate_folder('no such folder', [], None)"
+    ),
     "bench": (
         "import bertkit.bench.step as step; step.WORKLOADS, step.matrix_peak = [], lambda: 1.0; "
         "start = lambda: step.bench_step(None, quick=True)"

@@ -13,7 +13,8 @@ from bertkit.cli import main
 from bertkit.finetune import train as train_module
 from bertkit.finetune.config import LabeledSection, read_finetune_recipe
 from bertkit.finetune.data import read_labeled
-from bertkit.finetune.train import finetune, layer_speed
+from bertkit.finetune.learner import Learner, class_weights, layer_speed
+from bertkit.finetune.train import finetune
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.recipe import read_recipe, shipped_recipes, to_yaml
 from bertkit.training.checkpoint import checkpoints
@@ -156,15 +157,14 @@ def test_lower_layers_learn_more_slowly(config):
     assert speed("model.encoder.layers.0.mlp_in.weight") == 0.25
     assert speed("model.encoder.tokens.weight") == 0.125
     recipe = read_finetune_recipe("ner", ["data.train=x", "optim.lr=0.1"])
-    groups = build_optimizers(train_module.Learner(model, None), recipe.optim, speed)[0].param_groups
+    groups = build_optimizers(Learner(model, None), recipe.optim, speed)[0].param_groups
     assert {round(group["lr"] / 0.1, 6) for group in groups} == {1.0, 0.5, 0.25, 0.125}
 
 
 def test_class_weights_favour_rare_labels_and_keep_the_mean(home, tmp_path, monkeypatch):
     seen = []
-    real = train_module._class_weights
     monkeypatch.setattr(
-        train_module, "_class_weights", lambda *args: seen.append((real(*args), args[1])) or seen[-1][0]
+        train_module, "class_weights", lambda inputs: seen.append((class_weights(inputs), inputs)) or seen[-1][0]
     )
     assert run(home, tmp_path / "run", "train.class_weights=balanced", "train.epochs=1") == 0
     weights, inputs = seen[0]
@@ -219,6 +219,20 @@ def test_a_sentence_longer_than_the_model_is_trained_and_scored_whole(home, tmp_
     assert found["gold"] == 80, "gold spans must not be cut with the windows"
 
 
+def test_every_word_is_trained_on_and_scored_whatever_it_is(home, tmp_path):
+    odd = ["", "\u200b", "\ufeff", "שלום", "\u202eabc", "👨‍👩‍👧", "👍🏽", "x" * 300, "[SEP]", "a b"]
+    words = [*odd, *["anna"] * 10_000]
+    path = tmp_path / "odd.tsv"
+    path.write_text("".join(f"{word}\tX\n" for word in words) + "\nboris\tY\n", encoding="utf-8")
+    changes = [f"data.train={path}", f"data.dev={path}", "train.epochs=0.1", "data.max_length=40"]
+    assert run(home, tmp_path / "run", *changes) == 0
+    found = scores(tmp_path / "run")["seeds"][0]["dev"]
+    assert found["words"] == len(words) + 1
+    assert sum(row["gold"] for row in found["tags"].values()) == len(words) + 1
+    tagged = bertkit.Tagger.load(tmp_path / "run").tag(words)
+    assert len(tagged.tags) == len(words)
+
+
 def test_a_label_seen_only_in_dev_is_named_and_counts_as_a_mistake(home, tmp_path, capsys):
     dev = tmp_path / "dev.conll"
     dev.write_text("anna\tX\tB-PER\nrome\tX\tB-CITY\n")
@@ -234,6 +248,16 @@ def test_stray_insides_are_repaired_and_said(tmp_path):
     assert labeled.train[0].tags == ["B-PER", "B-LOC"]
     assert any("1 I- tags go on nothing" in note and f"{path}:2" in note for note in labeled.notes)
     assert labeled.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+def test_a_slip_among_span_tags_is_named_and_makes_no_plain_tags_of_them(tmp_path):
+    path = tmp_path / "x.conll"
+    path.write_text("a\tB-PER\nb\tI-PER\nc\t0\n")
+    with pytest.raises(ValueError, match=r"x\.conll:3: '0' is no span tag, but 2 others are; .*data\.scheme=plain"):
+        read_labeled("tagging", LabeledSection(train=[str(path)]))
+    assert read_labeled("tagging", LabeledSection(train=[str(path)], scheme="plain")).labels == ("0", "B-PER", "I-PER")
+    path.write_text("a\tB-NP\nb\tNN\nc\tVB\n")
+    assert read_labeled("tagging", LabeledSection(train=[str(path)])).scheme == "plain"
 
 
 def test_a_share_of_the_sentences_is_always_the_same_and_grows(home):

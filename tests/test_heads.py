@@ -1,5 +1,7 @@
 """Heads predict where they are asked to, with losses and gradients of the plain computation."""
 
+import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -152,6 +154,22 @@ def test_the_packed_path_compiles_without_graph_breaks(config):
         torch.testing.assert_close(a, b.grad)
     other = batch_with_targets(targets=(0, 7), lengths=(3, 6, 2))
     torch.testing.assert_close(compiled(other), model(other))
+
+
+def test_a_packed_step_becomes_machine_code_with_the_same_gradients():
+    """With the backend that `train.compile=true` takes."""
+    if not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+        pytest.skip("torch.compile makes C++ of a model, and there is no C++ compiler")
+    model, compiled = (MaskedLM(build_encoder(WINDOWED_LAST, seed=3)) for _ in range(2))
+    torch._dynamo.reset()
+    compiled.compile(dynamic=True, fullgraph=True)
+    for batch in (batch_with_targets(), batch_with_targets(targets=(0, 7), lengths=(3, 6, 2))):
+        expected, found = model(batch), compiled(batch)
+        torch.testing.assert_close(found, expected)
+        expected.backward()
+        found.backward()
+    for a, b in zip(compiled.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
 
 
 @encoders

@@ -1,14 +1,12 @@
-"""Folders come in and go out whole: real weights, old spellings, shards; nothing dangerous or damaged is opened."""
+"""Folders come in and go out whole: real weights, old spellings, shards; a save replaces a model as a whole."""
 
+import contextlib
 import importlib.util
 import json
 import os
-import pickle
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from safetensors.torch import load_file, save_file
 
 import bertkit
 from bertkit.cli import main
-from bertkit.hf import checked_outline
 from bertkit.hf.layout import read_layout
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
 from data_pipelines.config import CorpusConfig, TokenizerConfig
@@ -156,13 +153,6 @@ def test_shards_are_read_as_one(folder):
         bertkit.load(folder)
 
 
-def test_a_shard_index_cannot_reach_outside_its_folder(folder):
-    (folder / "model.safetensors").rename(folder.parent / "secret.safetensors")
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../secret.safetensors"}}')
-    with pytest.raises(ValueError, match=r"a shard is a .safetensors file beside it"):
-        bertkit.load(folder)
-
-
 def test_the_first_checkpoints_names_and_leftovers_are_understood(folder):
     """gamma and beta, position_ids, a pooler and a next-sentence head, the decoder's weight stored twice."""
     expected = bertkit.load(folder).state_dict()
@@ -191,24 +181,10 @@ def test_half_precision_files_load_as_float32(folder):
     assert {tensor.dtype for tensor in bertkit.load(folder).state_dict().values()} == {torch.float32}
 
 
-def test_a_model_on_its_way_is_only_an_encoder_or_a_head(tmp_path):
-    with pytest.raises(ValueError, match=r"only an encoder, .* or a SequenceClassifier can be saved, got Linear"):
-        bertkit.save(torch.nn.Linear(2, 2), tmp_path)
-
-
 def test_the_same_model_is_saved_as_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         bertkit.save(MaskedLM(build_encoder(TINY, seed=1)), tmp_path / name)
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
-
-
-def test_a_flipped_bit_is_noticed(folder):
-    path = folder / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-100] ^= 4
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="is damaged"):
-        bertkit.load(folder)
 
 
 def test_loaded_weights_do_not_depend_on_the_file(folder):
@@ -220,150 +196,10 @@ def test_loaded_weights_do_not_depend_on_the_file(folder):
     assert torch.equal(model.encoder.tokens.weight, before)
 
 
-class Planted:
-    """A pickle that leaves a trace if anybody opens it."""
-
-    def __init__(self, trace: Path):
-        self.trace = trace
-
-    def __reduce__(self):
-        return (Path.touch, (self.trace,))
-
-
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.safetensors"])
-def test_a_pickle_is_refused_in_no_time_and_its_code_never_runs(name, folder, tmp_path):
-    trace = tmp_path / "trace"
-    (folder / "model.safetensors").unlink()
-    (folder / name).write_bytes(pickle.dumps(Planted(trace)))
-    start = time.monotonic()
-    for place in (folder, folder / name):
-        with pytest.raises(ValueError) as refused:
-            bertkit.load(place)
-        if name != "model.safetensors":
-            assert "save_pretrained" in str(refused.value)
-    assert time.monotonic() - start < 1
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize("header", [2**63, 2**40, 200_000_000, 10**6])
-def test_an_oversized_header_is_refused_in_no_time(header, folder):
-    (folder / "model.safetensors").write_bytes(header.to_bytes(8, "little") + b"{}" + bytes(1000))
-    start = time.monotonic()
-    with pytest.raises(ValueError, match="is no safetensors file"):
-        bertkit.load(folder)
-    assert time.monotonic() - start < 1
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"vocab_size": 201}, r"word_embeddings.weight' has shape \(200, 16\), but config.json asks for \(201, 16\)"),
-        ({"hidden_size": 10**9, "num_attention_heads": 1}, "config.json asks for more memory than there could be"),
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but there are weights for 2"),
-        ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but there are weights for 2"),
-        ({"model_type": "t5"}, "model_type must be bert, roberta, xlm-roberta or modernbert, got 't5'"),
-        ({"hidden_atc": "gelu"}, "unknown key 'hidden_atc'; did you mean 'hidden_act'"),
-        ({"is_decoder": True}, "is_decoder = 'True' is not supported"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key' is not supported"),
-        ({"auto_map": {"AutoModel": "evil.py"}}, "auto_map = .* is not supported"),
-        ({"hidden_act": "swiglu"}, "hidden_act must be one of"),
-        ({"tie_word_embeddings": False}, "'cls.predictions.decoder.weight' is missing"),
-    ],
-)
-def test_a_config_that_does_not_fit_is_refused_before_anything_is_allocated(values, message, folder):
-    edit_config(folder, **values)
-    start = time.monotonic()
-    with pytest.raises(ValueError, match=message):
-        bertkit.load(folder)
-    assert time.monotonic() - start < 1
-
-
-def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
-    bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
-    edit_config(tmp_path, id2label={"0": "O", "1": "B"})
-    with pytest.raises(
-        ValueError, match=r"'classifier.weight' has shape \(3, 16\), but config.json asks for \(2, 16\)"
-    ):
-        bertkit.load(tmp_path)
-    edit_config(tmp_path, architectures=["BertForMultipleChoice"])
-    with pytest.raises(ValueError, match=r"only ...ForTokenClassification and ...ForSequenceClassification can be"):
-        bertkit.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"num_labels": 10**9}, r"num_labels is 1000000000, but 'classifier.weight' is for 3"),
-        ({}, r"num_labels is 2, but 'classifier.weight' is for 3"),
-        ({"num_labels": "3"}, r"config.json: num_labels must be a whole number, got '3'"),
-        ({"num_labels": True}, r"config.json: num_labels must be a whole number, got 'True'"),
-        ({"id2label": {"0": "O", "1": "B", "2": "B"}}, r"config.json: id2label must hold distinct labels"),
-        ({"id2label": {}}, r"config.json: id2label must hold distinct labels, at least one"),
-        ({"id2label": [1]}, r"config.json: id2label must name the labels of 0, 1, 2"),
-        ({"architectures": 5}, r"config.json: architectures must be a list of names, got 5"),
-        ({"architectures": {"a": 1}}, r"config.json: architectures must be a list of names"),
-        ({"architectures": [[]]}, r"config.json: architectures must be a list of names"),
-    ],
-)
-def test_labels_and_heads_that_make_no_sense_are_refused_by_key_at_once(values, message, tmp_path):
-    bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
-    edit_config(tmp_path, **{"id2label": None, "label2id": None} | values)
-    start = time.monotonic()
-    with pytest.raises(ValueError, match=message):
-        bertkit.load(tmp_path)
-    assert time.monotonic() - start < 1
-
-
 def test_numbered_labels_are_as_many_as_the_weights_have(tmp_path):
     bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
     edit_config(tmp_path, id2label=None, num_labels=3)
     assert bertkit.load(tmp_path).labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-
-
-@both
-def test_any_value_under_any_key_is_understood_or_refused(config, tmp_path):
-    bertkit.save(TokenTagger(build_encoder(config), ["O", "B"]), tmp_path)
-    original = json.loads((tmp_path / "config.json").read_text())
-    shapes = {name: tuple(t.shape) for name, t in load_file(tmp_path / "model.safetensors").items()}
-    refusals = []
-    junk = [None, True, -1, 0, 5, 10**10, 10**30, 0.5, "", "x", [], [1], [[]], {}, {"a": 1}, {"full_attention": 5}]
-    for key in [*original, "rope_parameters", "num_labels", "pruned_heads", "rope_scaling", "auto_map"]:
-        for value in junk:
-            (tmp_path / "config.json").write_text(json.dumps(original | {key: value}))
-            try:
-                checked_outline(tmp_path, shapes)
-            except ValueError as error:
-                refusals.append(str(error))
-    assert len(refusals) > 100
-    assert [refusal for refusal in refusals if str(tmp_path) not in refusal or "\n" in refusal] == []
-
-
-@pytest.mark.parametrize("ropes", [[1], 5, "x", {"full_attention": 5}, {"sliding_attention": [1]}])
-def test_rope_settings_of_another_form_are_refused_by_key(ropes, tmp_path):
-    bertkit.save(build_encoder(TINY_MODERN), tmp_path)
-    edit_config(tmp_path, rope_parameters=ropes)
-    with pytest.raises(ValueError, match=r"config.json: rope_parameters[.a-z_]* must hold keys of its own"):
-        bertkit.load(tmp_path)
-
-
-def test_rope_settings_that_are_not_ours_are_refused_by_name(tmp_path):
-    bertkit.save(build_encoder(TINY_MODERN), tmp_path)
-    edit_config(tmp_path, rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}})
-    with pytest.raises(ValueError, match=r"rope_parameters.full_attention.rope_type = 'yarn' is not supported"):
-        bertkit.load(tmp_path)
-
-
-def test_a_weight_without_a_place_is_refused_by_name(folder):
-    save_file(load_file(folder / "model.safetensors") | {"extra": torch.zeros(1)}, folder / "model.safetensors")
-    with pytest.raises(ValueError, match="weight 'extra' has no place in a BertForMaskedLM"):
-        bertkit.load(folder)
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "{", "[" * 100_000])
-def test_a_config_that_is_no_json_object_is_refused(text, folder):
-    (folder / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"config.json"):
-        bertkit.load(folder)
 
 
 def test_a_tokenizer_that_is_too_large_is_refused_with_both_sizes(tokenizer, tmp_path):
@@ -374,40 +210,63 @@ def test_a_tokenizer_that_is_too_large_is_refused_with_both_sizes(tokenizer, tmp
     assert not (tmp_path / "new").exists()
 
 
-def test_a_failed_save_leaves_no_weights(folder, monkeypatch):
-    before = (folder / "model.safetensors").read_bytes()
-    monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("no space left")))
+def test_a_save_that_finds_no_room_leaves_the_old_model(folder, monkeypatch):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*arguments):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("bertkit.hf.files._write", full)
     with pytest.raises(OSError, match="no space left"):
-        bertkit.save(MaskedLM(build_encoder(TINY, seed=2)), folder)
-    assert (folder / "model.safetensors").read_bytes() == before
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+        bertkit.save(MaskedLM(build_encoder(replace(TINY, layer_norm_eps=1e-3), seed=2)), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_hub_name_ends_within_seconds_with_the_local_alternative(tmp_path):
-    """Also with the explicit prefix, where there is no network: nobody listens on the port it is sent to."""
-    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
-    for name in ("nobody/no-such-model", "hf:nobody/no-such-model"):
-        start = time.monotonic()
-        command = [sys.executable, "-m", "bertkit", "info", name]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-        assert done.returncode == 2
-        assert "hf download nobody/no-such-model --local-dir DIR" in done.stderr
-        assert "Traceback" not in done.stderr
-        assert time.monotonic() - start < 20
+class Killed(BaseException):
+    """Ends a save as a kill would."""
 
 
-def test_a_hub_that_accepts_and_stays_silent_is_given_up(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        environment = os.environ | {
-            "HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
-            "HF_HOME": str(tmp_path),
-            "HF_HUB_OFFLINE": "0",
-        }
-        command = [sys.executable, "-m", "bertkit", "info", "hf:nobody/no-such-model"]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
-    assert done.returncode == 2
-    assert "hf download nobody/no-such-model --local-dir DIR" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("after", range(12))
+def test_a_kill_leaves_the_old_model_or_the_new_one_or_none(after, folder, tokenizer, monkeypatch):
+    """Two models of the same shapes: a config of one with weights of the other would load and be wrong."""
+    config = replace(TINY, layer_norm_eps=1e-3)
+    old, new = bertkit.load(folder), MaskedLM(build_encoder(config, seed=2)).eval()
+    left = [after]
+
+    def dying(change):
+        def changed(*arguments, **options):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return change(*arguments, **options)
+
+        return changed
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(os, "replace", dying(os.replace))
+        patch.setattr(Path, "unlink", dying(Path.unlink))
+        patch.setattr(shutil, "rmtree", lambda path: None)
+        bertkit.save(new, folder, tokenizer)
+    ids = torch.arange(5)[None]
+    try:
+        found = bertkit.load(folder)(ids)
+    except ValueError as error:
+        assert "holds no model.safetensors" in str(error)  # noqa: PT017 (none is one of the three)
+    else:
+        assert torch.equal(found, old(ids)) or torch.equal(found, new(ids))
+    bertkit.save(new, folder, tokenizer)
+    assert torch.equal(bertkit.load(folder)(ids), new(ids))
+
+
+def test_nothing_of_the_model_before_is_left_but_what_is_not_ours(folder, tokenizer):
+    for name in ("model.safetensors.index.json", "model-00001-of-00002.safetensors", "vocab.txt", "merges.txt"):
+        (folder / name).write_text("of another model")
+    (folder / "notes.txt").write_text("mine")
+    bertkit.save(MaskedLM(build_encoder(TINY, seed=2)), folder, tokenizer)
+    ours = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert {path.name for path in folder.iterdir()} == ours | {"notes.txt"}
+    bertkit.save(MaskedLM(build_encoder(TINY, seed=3)), folder)
+    assert load_tokenizer(folder).fingerprint == tokenizer.fingerprint
 
 
 def test_import_and_export_copy_whole_folders(folder, tokenizer, tmp_path, capsys):
@@ -420,6 +279,20 @@ def test_import_and_export_copy_whole_folders(folder, tokenizer, tmp_path, capsy
     assert load_tokenizer(tmp_path / "out").fingerprint == tokenizer.fingerprint
     assert main(["import", str(folder), str(tmp_path / "out")]) == 2
     assert "is not empty; name a new folder" in capsys.readouterr().err
+    assert main(["import", str(folder), str(folder / "config.json")]) == 2
+    assert "config.json is a file; name a new folder" in capsys.readouterr().err
+
+
+def test_a_vocabulary_alone_is_a_tokenizer_to_copy(folder, tmp_path):
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", ""]))
+    assert main(["import", str(folder), str(tmp_path / "out")]) == 0
+    assert load_tokenizer(tmp_path / "out").fingerprint == load_tokenizer(folder).fingerprint
+
+
+def test_a_run_that_has_not_ended_says_so(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("run: {}")
+    with pytest.raises(ValueError, match="is a run that has no model yet; run its command again and let it end"):
+        bertkit.load(tmp_path)
 
 
 def test_config_is_read_without_torch():

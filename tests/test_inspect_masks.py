@@ -1,15 +1,19 @@
 """inspect-masks shows the same story from shards and from texts, and leaves plain text in a pipe."""
 
 import os
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from grammar import documents, write_corpus
 
 from bertkit.cli import main
+from bertkit.inspect_masks import rows_from_shards, rows_from_texts
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.prepare import prepare
+from data_pipelines.shards import open_rows
 from data_pipelines.tokenizer import train_tokenizer
 
 
@@ -63,13 +67,37 @@ def test_another_epoch_has_other_masks(home, capsys):
     assert shown[0] == shown[1] != shown[2]
 
 
+def test_a_changing_rate_is_shown_at_its_steps(home, capsys):
+    schedule = ["--rate", "0.6", "--final-rate", "0.2", "--steps", "1000"]
+    main(["inspect-masks", "--data", str(home / "data"), *schedule, "--step", "400", "--show", "0"])
+    shown = capsys.readouterr().out
+    found = re.findall(r"([\d,]+) *│ *([\d.]+)% *│ *([\d.]+)% *│ *(shown above)?", shown[shown.index("by step") :])
+    assert [(step, float(expected)) for step, _, expected, _ in found] == [
+        ("0", 60.0), ("250", 50.0), ("400", 44.0), ("500", 40.0), ("750", 30.0), ("1,000", 20.0)
+    ]  # fmt: skip
+    assert all(abs(float(selected) - float(expected)) < 5 for _, selected, expected, _ in found)
+    assert [step for step, *_, above in found if above] == ["400"]
+    assert "44.00%" in shown[: shown.index("by step")]  # what the rows above were masked with
+
+
+def test_the_rows_are_those_of_the_shards_under_their_own_numbers(home):
+    source = rows_from_shards(home / "data", sample=5)
+    assert source.row_ids.tolist() == list(range(5))
+    assert np.array_equal(source.rows.ids_T, open_rows(home / "data").gather(np.arange(5)).ids_T)
+
+
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
         ("--sample 0", "--sample must be at least 1, got 0"),
         ("--show -1", "--show must be at least 0, got -1"),
         ("--epoch -1", "--epoch must be at least 0, got -1"),
-        ("--final-rate 0.3", "--final-rate"),
+        ("--final-rate 0.3", "say with --steps how many there are"),
+        ("--final-rate 0.3 --steps 0", "say with --steps how many there are"),
+        ("--final-rate 0.3 --steps 10 --step 11", "--step must lie between 0 and --steps 10, got 11"),
+        ("--final-rate 0.3 --steps 10 --step -1", "--step must lie between 0 and --steps 10, got -1"),
+        ("--step 3", "--step and --steps go with --final-rate"),
+        ("--steps 10", "--step and --steps go with --final-rate"),
         ("text", "--data brings rows and tokenizer of its own"),
     ],
 )
@@ -92,3 +120,11 @@ def test_a_wrong_path_is_told_before_anything_heavy_is_imported(argv):
     assert code == "2"
     assert "nowhere" in done.stderr
     assert not {"numpy", "rich", "tokenizers", "torch"}.intersection(modules)
+
+
+def test_a_clause_of_chinese_is_many_words_to_a_byte_level_tokenizer_too(tmp_path):
+    (tmp_path / "c.txt").write_text("我来到北京", encoding="utf-8")
+    corpus, config = CorpusConfig(corpus=[str(tmp_path / "c.txt")]), TokenizerConfig(kind="bpe", vocab_size=270)
+    train_tokenizer(corpus, config, tmp_path / "bpe")
+    rows = rows_from_texts(tmp_path / "bpe", ["我来到北京"]).rows
+    assert rows.starts_word_T[1:-1].sum() == 5

@@ -13,7 +13,8 @@ THIRD_PARTY = {"torch", "numpy", "tokenizers", "datasets", "accelerate", "safete
 ROOMS = {
     "data_pipelines": {"torch", "numpy", "tokenizers", "datasets", "huggingface_hub", "pyarrow", "jieba"},
     "bertkit/model": {"torch"},
-    "bertkit/hf": {"torch", "safetensors", "huggingface_hub", "bertkit.model", "bertkit.fields"},
+    "bertkit/hf": {"torch", "safetensors", "bertkit.model", "bertkit.model_folder", "bertkit.fields"},
+    "bertkit/model_folder.py": {"huggingface_hub", "data_pipelines.hub"},
     "bertkit/training": THIRD_PARTY | {"bertkit", "data_pipelines"},
     "bertkit/finetune": THIRD_PARTY | {"bertkit", "data_pipelines"},
     "bertkit/recipe.py": {
@@ -22,6 +23,7 @@ ROOMS = {
         "bertkit.model.config",
         "bertkit.training.config",
         "data_pipelines.config",
+        "data_pipelines.manifest",
     },
     "bertkit/report": {"torch", "numpy", "yaml", "bertkit", "data_pipelines"},
     "bertkit/fields.py": {"yaml"},

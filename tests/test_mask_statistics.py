@@ -13,7 +13,7 @@ from data_pipelines.mask_statistics import MaskStatistics
 # Two rows: [CLS] eight words [SEP], with ids 2 and 3 around.
 BORDERS = np.array([0, 10, 20])
 ROWS = RowBatch(np.array([2, *range(10, 18), 3, 2, *range(20, 28), 3]), BORDERS, BORDERS, np.ones(20, bool))
-SPECIAL_V = np.arange(40) < 5
+MASKABLE_V = np.arange(40) >= 5
 
 
 def masked():
@@ -31,7 +31,7 @@ def masked():
 
 def counted(batch) -> MaskStatistics:
     statistics = MaskStatistics()
-    statistics.add(ROWS, batch, SPECIAL_V)
+    statistics.add(ROWS, batch, MASKABLE_V)
     return statistics
 
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_pipelines.config import MaskConfig
-from data_pipelines.keyed import fold
+from data_pipelines.keyed import row_keys
 from data_pipelines.masking import KEPT, MASKED, RANDOM, MaskVocabulary, mask_tokens
 
 MODES = list(itertools.product(("token", "word", "span"), ("bernoulli", "exact")))
 VOCAB_SIZE, MASK_ID = 1000, 4
 SPECIAL = np.arange(VOCAB_SIZE) < 5
-VOCABULARY = MaskVocabulary(MASK_ID, SPECIAL, np.arange(5, VOCAB_SIZE))
+VOCABULARY = MaskVocabulary(MASK_ID, ~SPECIAL, np.arange(5, VOCAB_SIZE))
 
 
 def rows_of(lengths, seed=0):
@@ -29,7 +29,7 @@ def rows_of(lengths, seed=0):
 
 
 def mask(ids, starts, words, config, seed=1, row_ids=None, **options):
-    keys = fold(seed, 0, np.arange(len(starts) - 1) if row_ids is None else row_ids)
+    keys = row_keys(np.arange(len(starts) - 1) if row_ids is None else row_ids, seed, 0)
     options = {"rate": config.rate, "starts_word_T": words} | options
     return mask_tokens(ids, starts, keys, VOCABULARY, config, **options)
 
@@ -183,20 +183,31 @@ def test_a_random_token_is_the_original_as_often_as_chance_has_it():
     assert abs(same - chance) < 4 * np.sqrt(chance / len(got.target_index))
 
 
+@pytest.mark.parametrize(("unit", "count"), MODES)
+def test_every_ordinary_token_is_drawn_equally_often(unit, count):
+    ids, starts, words = rows_of([502] * 1000)
+    got = mask(ids, starts, words, MaskConfig(unit=unit, count=count, rate=0.3))
+    drawn = got.input_ids[got.target_index[got.target_kind == RANDOM]]
+    counts = np.bincount(drawn, minlength=VOCAB_SIZE)[~SPECIAL]
+    expected = len(drawn) / len(counts)
+    spread = ((counts - expected) ** 2 / expected).sum()  # chi-squared, as many degrees as tokens
+    assert abs(spread - len(counts)) < 5 * np.sqrt(2 * len(counts))
+
+
 def test_other_epochs_and_seeds_mask_otherwise():
     ids, starts, _ = rows_of([128] * 8)
     config = MaskConfig()
-    keys = [fold(seed, epoch, np.arange(8)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    keys = [row_keys(np.arange(8), seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
     masks = [mask_tokens(ids, starts, key, VOCABULARY, config, rate=0.15).target_index.tolist() for key in keys]
     assert masks[0] != masks[1] != masks[2] != masks[0]
 
 
 def test_a_schedule_of_rates_does_not_fill_memory():
-    from data_pipelines.masking import _unit_rate
+    from data_pipelines.masking import _span_rate
 
     for step in range(50):
-        _unit_rate(0.1 + step / 1000, MaskConfig(unit="span"))
-    assert _unit_rate.cache_info().currsize <= 8
+        _span_rate(0.1 + step / 1000, MaskConfig(unit="span"))
+    assert _span_rate.cache_info().currsize <= 8
 
 
 @pytest.mark.parametrize("mean", [0.5, float("nan")])

@@ -26,6 +26,7 @@ SMALL = [
     "data.seq_len=32",
     "data.validation_share=0.1",
     "tokenizer.vocab_size=160",
+    "model.embeddings=random",
     "model.hidden_size=32",
     "model.num_hidden_layers=2",
     "model.num_attention_heads=2",
@@ -34,6 +35,7 @@ SMALL = [
     "model.attention_probs_dropout_prob=0.1",
     "train.global_batch=16",
     "train.micro_batch=8",
+    "optim.name=adamw",
     "optim.lr=0.005",
     "run.save_every=3",
     "run.log_every=4",
@@ -195,6 +197,12 @@ def test_a_corpus_that_moved_goes_on(undisturbed, corpus, tmp_path):
     moved.write_bytes(corpus.read_bytes())
     assert run(moved, tmp_path / "run") == 0
     assert final_state(tmp_path / "run") == final_state(undisturbed)
+
+
+def test_a_start_that_failed_does_not_claim_the_folder(corpus, tmp_path):
+    with pytest.raises(ValueError, match="there is no tokenizer at"):
+        run(corpus, tmp_path / "run", f"tokenizer.path={tmp_path}")
+    assert run(corpus, tmp_path / "run", "train.steps=0") == 0
 
 
 def test_a_folder_with_other_things_is_refused(corpus, tmp_path):

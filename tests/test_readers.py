@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
@@ -250,6 +251,26 @@ def test_a_local_dataset_is_streamed(tmp_path):
         list(read_hub(f"{tmp_path / 'data'}:nowhere", config))
     with pytest.raises(ValueError, match="no field 'body'; the fields are id, text"):
         list(read_hub(f"{tmp_path / 'data'}", CorpusConfig(corpus=["hf:"], field="body")))
+
+
+def test_the_commit_of_a_dataset_is_asked_of_the_hub(monkeypatch):
+    import huggingface_hub
+
+    from data_pipelines import hub
+
+    def dataset_info(api, path, timeout):
+        if path != "some/data":
+            raise OSError("404")
+        return SimpleNamespace(sha="c0ffee")
+
+    monkeypatch.setattr(hub, "_check_hub_is_reachable", lambda: None)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    assert hub.hub_revision("some/data:train:en") == "c0ffee"
+    with pytest.raises(ValueError, match=r"'other/data' cannot be read \(OSError: 404\); without a network, save it"):
+        hub.hub_revision("other/data")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert hub.hub_revision("some/data") is None
 
 
 def test_a_dataset_on_the_hub_without_network_ends_at_once_with_one_line():

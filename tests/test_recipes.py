@@ -1,19 +1,17 @@
-"""Every shipped recipe says what it is for, builds, and runs a step when shrunk; launch files are no recipes."""
+"""Every shipped recipe says what it is for, builds, and runs a step when shrunk."""
 
 import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from grammar import write_corpus
+from small_model import save_small_model
 
 import bertkit
-from bertkit.model import BertConfig, MaskedLM, build_encoder
+from bertkit.model import MaskedLM
 from bertkit.recipe import ImportedSection, read_recipe, shipped_recipes, to_yaml
 from bertkit.training.pretrain import pretrain
-from data_pipelines.config import CorpusConfig, TokenizerConfig
-from data_pipelines.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)
 RECIPES = sorted(shipped_recipes())
@@ -45,18 +43,7 @@ def corpora(tmp_path_factory) -> dict[str, Path]:
 def published(corpora, tmp_path_factory) -> Path:
     """A small model folder to go on from, trained on nothing yet."""
     folder = tmp_path_factory.mktemp("published")
-    corpus = CorpusConfig(corpus=[str(corpora["english"])])
-    tokenizer = train_tokenizer(corpus, TokenizerConfig(vocab_size=80), folder)
-    config = BertConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    bertkit.save(MaskedLM(build_encoder(config, 0), 0), folder, tokenizer)
-    return folder
+    return save_small_model(folder, corpora["english"], vocab_size=80, positions=64)
 
 
 def test_the_shipped_recipes_are_those_promised():
@@ -112,17 +99,6 @@ def test_a_recipe_runs_one_step_when_shrunk(name, corpora, published, tmp_path):
     )
     assert pretrain(shrunk) == 0
     assert isinstance(bertkit.load(tmp_path / "run" / "export"), MaskedLM)
-
-
-def test_launch_files_are_what_accelerate_reads():
-    from accelerate.commands.config.config_args import ClusterConfig
-
-    folder = shipped_recipes()["bert-mini"].parent / "accelerate"
-    for name in ("ddp", "fsdp", "two-nodes"):
-        path = folder / f"{name}.yaml"
-        config = ClusterConfig.from_yaml_file(yaml_file=str(path))
-        assert config.num_processes == yaml.safe_load(path.read_text())["num_processes"]
-        assert config.mixed_precision == "no", "the recipe decides the precision"
 
 
 def test_a_wheel_finds_its_recipes_inside_the_package(tmp_path, monkeypatch):

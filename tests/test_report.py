@@ -18,7 +18,7 @@ from grammar import documents
 from bertkit.cli import main
 from bertkit.report.curves import LEARNING, MOST_POINTS, chart_data, thinned, written
 from bertkit.report.markup import Html, tag
-from bertkit.report.page import embedded_json
+from bertkit.report.page import embedded_json, write_page
 from bertkit.report.runs import read_runs
 from bertkit.report.training_report import training_report, write_report
 
@@ -266,6 +266,22 @@ def test_a_report_lies_in_its_run_and_is_replaced(tmp_path, capsys):
         assert main(["report", str(folder)]) == 0
         assert capsys.readouterr().out.strip() == str(folder / "report.html")
     assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "report.html"]
+
+
+def test_runs_of_different_tasks_are_told_apart(tmp_path):
+    for name, task in (("encoder", {}), ("tagger", {"task": "tagging"}), ("another", {"task": "tagging"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").write_text(json.dumps(task))
+    mixed = training_report(read_runs([tmp_path / "encoder", tmp_path / "tagger"]))
+    alike = training_report(read_runs([tmp_path / "tagger", tmp_path / "another"]))
+    assert "do not compare" in mixed
+    assert "do not compare" not in alike
+
+
+def test_a_folder_is_no_place_for_a_page(tmp_path):
+    with pytest.raises(ValueError, match="is a folder; name the file"):
+        write_page(tmp_path, "a page")
+    assert not tmp_path.with_name(tmp_path.name + ".new").exists()
 
 
 def test_importing_the_room_is_cheap():

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.manifest import MANIFEST, fingerprint_of, read_manifest
 from data_pipelines.prepare import prepare
-from data_pipelines.shards import FILES, MANIFEST, fingerprint_of, open_rows, read_manifest, token_type, write_shard
+from data_pipelines.shards import FILES, open_rows, token_type, write_shard
 from data_pipelines.tokenizer import train_tokenizer
 
 

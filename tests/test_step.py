@@ -87,6 +87,7 @@ def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
 @pytest.mark.parametrize("build", [bert, modernbert])
 @pytest.mark.parametrize("micro_batch", [4, 2, 3], ids=["2x4", "4x2", "a short last one"])
 def test_the_split_into_micro_batches_does_not_change_gradients(build, micro_batch):
+    """Row 10: eight ragged rows at once, or in micro-batches."""
     whole = gradients(build(), split(8, 8))
     assert relative_difference(whole, gradients(build(), split(8, micro_batch))) < 1e-6
 
@@ -135,6 +136,7 @@ def test_two_processes_step_exactly_as_one_and_skip_together():
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments(poison, name):
+    """Row 11: bit by bit, under both optimizers."""
     model = modernbert()
     optimizers = build_optimizers(model, OptimConfig(name=name))
     accelerator, batches = Accelerator(cpu=True), split(4, 2)

@@ -125,7 +125,9 @@ def test_json_lines_with_tokens_or_with_spans(tmp_path):
         {"tokens": ["Anna", "runs"], "tags": ["B-PER", "O"]},
         {"text": "Anna Lee met Bo.", "spans": [{"start": 13, "end": 15, "label": "PER"}, [0, 8, "PER"]]},
     ]
-    found = read(tmp_path / "x.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    found = read(tmp_path / "x.jsonl", text)
+    assert [read(tmp_path / f"x.{suffix}", text)[0].tags for suffix in ("json", "ndjson")] == [found[0].tags] * 2
     assert found[0].tags == ["B-PER", "O"]
     assert found[1].words == ["Anna", "Lee", "met", "Bo", "."]
     assert found[1].tags == ["B-PER", "I-PER", "O", "B-PER", "O"]
@@ -144,6 +146,9 @@ def test_json_lines_with_tokens_or_with_spans(tmp_path):
         ('{"text": "ab", "spans": [[0, 9, "X"]]}', "within the 2 characters"),
         ('{"text": "a b", "spans": [[0, 3, "X"], [2, 3, "Y"]]}', "overlaps the one before it"),
         ('{"text": "a  b", "spans": [[1, 2, "X"]]}', "holds no word"),
+        ('{"text": "a b", "spans": null}', "x.jsonl:1: spans must be a list, got None"),
+        ('{"text": "a b", "spans": {"start": 0}}', "x.jsonl:1: spans must be a list"),
+        ('{"text": "a b", "spans": [5]}', "a span is .*, got 5"),
     ],
 )
 def test_a_wrong_record_is_named(tmp_path, record, complaint):
@@ -159,6 +164,17 @@ def test_a_saved_dataset_is_read_with_the_names_of_its_labels(tmp_path):
     datasets.DatasetDict({"train": rows, "validation": rows}).save_to_disk(str(tmp_path / "set"))
     (sentence,) = read_tagged(str(tmp_path / "set"), TaggedConfig(), split="validation")
     assert (sentence.words, sentence.tags) == (["Anna", "runs"], ["B-PER", "O"])
+
+
+def test_a_part_that_a_dataset_lacks_and_a_label_it_hides_are_named(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b"])})
+    rows = datasets.Dataset.from_dict({"text": ["x", "y"], "label": [1, -1]}, features=features)
+    datasets.DatasetDict({"train": rows}).save_to_disk(str(tmp_path / "set"))
+    with pytest.raises(ValueError, match=r"set has no part 'validation'; its parts are train"):
+        list(read_labeled_texts(str(tmp_path / "set"), TaggedConfig(), split="validation"))
+    with pytest.raises(ValueError, match=r"set:2: label holds -1, but labels are 0 to 1"):
+        list(read_labeled_texts(str(tmp_path / "set"), TaggedConfig()))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -1,7 +1,9 @@
 """One tag for each word, whatever the word; the same tags alone, in a crowd, in windows and in transformers."""
 
+import gzip
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -100,6 +102,7 @@ def test_every_text_is_tagged_word_by_word(folder, text):
 
 
 def test_ten_thousand_words_get_ten_thousand_tags(folder):
+    """Row 16: a sentence far longer than the model is tagged to its end."""
     words = (" ".join(documents(400)).split() * 3)[:10_000]
     found = bertkit.Tagger.load(folder).tag(words)
     assert len(found.tags) == 10_000
@@ -225,9 +228,24 @@ def test_the_view_shows_spans_and_hides_no_control_code(trained, tmp_path, capsy
         ("a.txt", b"ok\n\xff\n", "a.txt:2: not UTF-8"),
         ("b.conll", b"a b\nc\n", "b.conll:2: 1 column where line 1 has 2"),
         ("c.jsonl", b'{"tokens": 3}\n', "c.jsonl:1: expected tokens (a list of words) or a text"),
+        ("d.json", b'{"tokens": 3}\n', "d.json:1: expected tokens (a list of words) or a text"),
+        ("e.ndjson.gz", gzip.compress(b'{"tokens": 3}\n', mtime=0), "e.ndjson.gz:1: expected tokens"),
     ],
 )
 def test_a_bad_input_is_one_line_and_exit_two(trained, tmp_path, capsys, name, content, complaint):
     (tmp_path / name).write_bytes(content)
     assert main(["tag", "--model", str(trained), str(tmp_path / name)]) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_a_program_that_waits_for_each_answer_gets_it(folder):
+    """A pipe that stays open: an answer that waited for a full chunk, or in a buffer, would never come."""
+    command = [sys.executable, "-m", "bertkit", "tag", "--model", str(folder), "--output", "jsonl"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for text in ("anna", "boris paints", "clara paints the house"):
+            process.stdin.write(text.encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["text"] == text
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0

@@ -1,10 +1,12 @@
 """Numbers are told as they are, advice once and only where it is due, and a resume leaves no doubled lines."""
 
 import json
+import time
 
 import pytest
+import torch
 
-from bertkit.training.advice import Adviser
+from bertkit.training.advice import Adviser, _free_of_container, _free_of_machine, free_memory
 from bertkit.training.step import StepResult
 from bertkit.training.watch import Watch, cut_metrics
 
@@ -36,6 +38,62 @@ def test_advice_names_the_key_to_change_and_is_given_once(watched, step, values,
 
 def test_a_loss_near_the_unigram_level_is_normal_at_the_start():
     assert list(adviser(unigram=7.0).consider(20, {**CALM, "loss": 7.1})) == []
+
+
+def test_advice_names_only_keys_that_the_recipe_has():
+    tuning = {"unigram": None, "num_workers": None, "memory_remedy": "a smaller train.micro_batch needs less"}
+    watched = Adviser(total_steps=1000, free_memory=lambda: 0.01, **tuning)
+    (advice,) = watched.consider(500, {"loss": 99.0, "input_stall": 0.9})
+    assert advice == "memory is nearly full; a smaller train.micro_batch needs less"
+
+
+def test_memory_of_a_machine_and_of_a_container_by_hand(tmp_path):
+    (tmp_path / "meminfo").write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  250 kB\n")
+    assert _free_of_machine(tmp_path / "meminfo") == 0.25
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("970\n")
+    (tmp_path / "memory.stat").write_text("anon 9\ninactive_file 20\n")
+    assert _free_of_container(tmp_path) == 0.05
+    (tmp_path / "memory.max").write_text("max\n")
+    assert _free_of_container(tmp_path) == 1.0
+    assert _free_of_machine(tmp_path / "nowhere") == _free_of_container(tmp_path / "nowhere") == 1.0
+    assert 0 < free_memory(torch.device("cpu")) <= 1
+
+
+def watched_run(folder, items, *, loss: float, free: float = 0.5, steps: int = 3) -> list[str]:
+    """The advice that a run of such steps writes down."""
+    counts = {"first_step": 0, "total_steps": steps, "log_every": steps, "seconds": 0.0, "tokens": 0}
+    watch = Watch(
+        folder,
+        **counts,
+        flops=lambda tokens, targets: 0.0,
+        peak=1.0,
+        adviser=adviser(total_steps=steps, free=free),
+        track=lambda values, step: None,
+    )
+    with watch:
+        for step, _ in watch.timed(enumerate(items)):
+            time.sleep(0.0005)  # longer than it takes to draw from a list
+            watch.step(step, result(loss, 1), lr=0.5)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["text"] for line in lines if line["kind"] == "advice"]
+
+
+def test_a_run_says_what_to_change_when_input_stalls_memory_is_full_or_the_loss_is_flat(tmp_path, capsys):
+    def slow():
+        for _ in range(3):
+            time.sleep(0.01)
+            yield
+
+    for name, items, options, remedy in (
+        ("input", slow(), {"loss": 5.0}, "run.num_workers=2"),
+        ("memory", range(3), {"loss": 5.0, "free": 0.01}, "train.micro_batch"),
+        ("flat", range(400), {"loss": 6.95, "steps": 400}, "optim.warmup"),
+    ):
+        (tmp_path / name).mkdir()
+        (advice,) = watched_run(tmp_path / name, items, **options)
+        assert remedy in advice
+        assert f"advice: {advice}" in capsys.readouterr().err
 
 
 def result(loss: float, num_targets: int, applied: bool = True) -> StepResult:

@@ -11,7 +11,7 @@ from bertkit.finetune.windows import Encoded, Frame, WordEncoder, text_rows, win
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.tokenizer import train_tokenizer
 
-FRAME = Frame([101], [102])
+FRAME = Frame(np.array([101]), np.array([102]))
 
 
 def encoded(lengths) -> Encoded:
@@ -45,7 +45,7 @@ def test_windows_reach_from_the_first_piece_to_the_last_and_overlap_by_half(size
 
 
 def test_a_word_is_answered_where_it_has_most_context():
-    rows = list(word_rows(encoded([1] * 20), 0, Frame([], []), 8))
+    rows = list(word_rows(encoded([1] * 20), 0, Frame(np.zeros(0, int), np.zeros(0, int)), 8))
     for row in rows:
         for word, place in zip(row.words, row.places, strict=True):
             left = place if row.ids_L[0] != 1000 else 99
@@ -91,6 +91,16 @@ def test_a_word_without_pieces_still_has_one(tokenizer, odd):
         (found,) = WordEncoder(tokenizer)([words])
         assert len(found.first_W) == len(words)
         assert set(found.word_P.tolist()) == set(range(len(words)))
+
+
+def test_company_and_memory_do_not_change_the_pieces_of_a_sentence(tokenizer, monkeypatch):
+    sentences = [["anna", "paints"], [], ["paints", "anna", "x" * 100], ["x" * 100], ["", "anna"], []]
+    alone = [WordEncoder(tokenizer)([words])[0] for words in sentences]
+    encode = WordEncoder(tokenizer)
+    monkeypatch.setattr("bertkit.finetune.windows._MAX_KNOWN", 2)
+    for together in (encode(sentences), encode(sentences), [encode([words])[0] for words in sentences]):
+        for found, expected in zip(together, alone, strict=True):
+            assert all((a == b).all() and a.shape == b.shape for a, b in zip(found, expected, strict=True))
 
 
 def test_special_tokens_in_the_text_are_ordinary_characters(tokenizer):

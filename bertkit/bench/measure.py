@@ -2,11 +2,15 @@
 
 import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+JSON_KEYS = ("workload", "ours", "theirs", "ratio", "unit", "share_of_peak", "peak_memory_mb")
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,8 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of a bench: ours and theirs in `unit` (more is better), and what was seen beside it."""
+    """One line of a bench: ours and theirs in `unit` (more is better but of seconds), how many times better ours is,
+    and what was seen beside it."""
 
     workload: str
     ours: float
@@ -31,6 +36,11 @@ class Row:
     share_of_peak: float | None = None
     peak_memory_mb: float | None = None
     theirs_peak_memory_mb: float | None = None
+    """For the notes, as what follows is for the table: programs get the fields above."""
+    spread: float | None = None
+    """How far the middle half of the rounds lies around the median of ours, as a share of it."""
+    input_stall: float | None = None
+    """Share of the time that training would wait for its input."""
 
 
 def interleaved(candidates: dict[str, Callable[[], Any]], rounds: int, repeats: int = 1) -> dict[str, Timing]:
@@ -52,7 +62,9 @@ def compare(workload: str, amount: float, unit: str, timings: dict[str, Timing],
     """The row for a workload of `amount` units a call, from the timings of "ours" and perhaps "theirs"."""
     ours = amount / timings["ours"].median
     theirs = amount / timings["theirs"].median if "theirs" in timings else None
-    return Row(workload=workload, ours=ours, theirs=theirs, ratio=theirs and ours / theirs, unit=unit, **seen)
+    spread = (timings["ours"].high - timings["ours"].low) / 2 / timings["ours"].median
+    ratio = theirs and ours / theirs
+    return Row(workload=workload, ours=ours, theirs=theirs, ratio=ratio, unit=unit, spread=spread, **seen)
 
 
 def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> None:
@@ -64,10 +76,12 @@ def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> N
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("workload", lambda row: row.workload),
         ("ours", lambda row: _amount(row.ours)),
+        ("spread", lambda row: "" if row.spread is None else f"±{row.spread:.0%}"),
         ("theirs", lambda row: "" if row.theirs is None else _amount(row.theirs)),
         ("ratio", lambda row: "" if row.ratio is None else f"{row.ratio:.2f}×"),
         ("unit", lambda row: row.unit),
         ("of peak", lambda row: "" if row.share_of_peak is None else f"{row.share_of_peak:.0%}"),
+        ("input", lambda row: "" if row.input_stall is None else f"{row.input_stall:.0%}"),
         ("memory", lambda row: "" if row.peak_memory_mb is None else f"{row.peak_memory_mb:,.0f} MB"),
     ]
     table = Table(title=title, title_justify="left")
@@ -77,14 +91,36 @@ def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> N
     for row in rows:
         table.add_row(*(cell(row) for _, cell in shown))
     console = Console()
-    console.print(table)
+    if rows:
+        console.print(table)
     for note in notes:
         console.print(note, highlight=False)
 
 
+def most_memory() -> float:
+    """Megabytes this process held at most."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # getrusage would also count what the process that started this one held.
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+
+
+def apart(module: str, *arguments: str) -> str:
+    """The last line that a module prints when run in a process of its own, where nothing else takes memory."""
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{module} failed in its own process:\n{done.stderr}")
+    return done.stdout.splitlines()[-1]
+
+
 def write_rows(rows: Iterable[Row], path: Path) -> None:
     """Write the rows for a program."""
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+    values = [{key: asdict(row)[key] for key in JSON_KEYS} for row in rows]
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 def _timing(seconds: list[float]) -> Timing:

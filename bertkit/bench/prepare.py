@@ -12,29 +12,29 @@ from data_pipelines.shards import open_rows
 from data_pipelines.tokenizer import load_tokenizer, train_tokenizer
 
 
-def bench_prepare(against: str | None, quick: bool, corpus_path: str | None = None) -> tuple[list[Row], list[str]]:
+def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -> tuple[list[Row], list[str]]:
     """One row a tokenizer kind: the whole of prepare, from text on disk to finished shards, against bare encoding."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         text = folder / "corpus.txt"
-        if corpus_path is None:
-            documents = generated_documents(4_000_000 if quick else 16_000_000)
+        if corpus is None:
+            documents = generated_documents(4_000_000 if quick else 32_000_000)
         else:
             from data_pipelines.corpus import read_documents
 
-            documents = [document.text for document in read_documents(CorpusConfig(corpus=[corpus_path]))]
+            documents = [document.text for document in read_documents(CorpusConfig(corpus=[corpus]))]
         text.write_text("\n\n".join(documents), encoding="utf-8")
         megabytes = text.stat().st_size / 1e6
-        corpus = CorpusConfig(corpus=[str(text)])
+        source = CorpusConfig(corpus=[str(text)])
         for kind in ("wordpiece", "bpe"):
-            train_tokenizer(corpus, TokenizerConfig(kind=kind), folder / kind)
+            train_tokenizer(source, TokenizerConfig(kind=kind), folder / kind)
             bare = load_tokenizer(folder / kind).backend
             shards = folder / "shards"
 
             def ours(kind=kind, shards=shards):
                 shutil.rmtree(shards, ignore_errors=True)
-                prepare(corpus, folder / kind, PrepareConfig(), shards)
+                prepare(source, folder / kind, PrepareConfig(), shards)
 
             def theirs(bare=bare):
                 return bare.encode_batch_fast(documents, add_special_tokens=False)
@@ -45,7 +45,7 @@ def bench_prepare(against: str | None, quick: bool, corpus_path: str | None = No
                 for split in ("train", "validation")
             )
             assert made == sum(map(len, theirs())), "both sides must make the same tokens"
-            timings = interleaved({"ours": ours, "theirs": theirs}, rounds=3 if quick else 7)
+            timings = interleaved({"ours": ours, "theirs": theirs}, rounds=3 if quick else 5)
             rows.append(compare(f"prepare {kind}, {megabytes:.0f} MB", megabytes, "MB/s", timings))
     notes = ["Theirs: tokenizers' bare encode_batch_fast on the same documents held in memory, nothing written."]
     notes.append("Checked before timing: both give the same number of tokens.")

@@ -1,20 +1,19 @@
-"""A training step in tokens a second, beside transformers' `BertForMaskedLM`, with the share of the machine's peak."""
+"""A training step in tokens a second, beside transformers' BERT or ModernBERT, and its share of the machine's peak."""
 
 # B rows, L padded length, T tokens in the pack, M masked tokens
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bertkit.bench.measure import Row, compare, interleaved
-from bertkit.info import forward_flops
-from bertkit.model import BertConfig, MaskedLM, build_encoder, pack
+from bertkit.bench.measure import Row, apart, compare, interleaved, most_memory
+from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder, pack
+from bertkit.model.config import EncoderConfig
+from bertkit.training.peak import step_flops
 from data_pipelines.batch import PackedBatch
 
 
@@ -25,22 +24,24 @@ class Workload(NamedTuple):
     rows: int
     length: int
     ragged: bool
+    architecture: str = "bert"
 
     def __str__(self) -> str:
         rows = f"{self.rows}×{self.length} {'ragged' if self.ragged else 'full'}"
-        return f"{self.layers}×{self.width} vocab {self.vocab_size} {rows}"
+        return f"{self.architecture} {self.layers}×{self.width} vocab {self.vocab_size} {rows}"
 
-    def config(self) -> BertConfig:
-        return BertConfig(
-            vocab_size=self.vocab_size,
-            hidden_size=self.width,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.width // 64,
-            intermediate_size=4 * self.width,
-            max_position_embeddings=self.length,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
+    def config(self) -> EncoderConfig:
+        shape: dict[str, Any] = {
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.width // 64,
+            "max_position_embeddings": self.length,
+        }
+        if self.architecture == "modernbert":
+            return ModernBertConfig(**shape, intermediate_size=2 * self.width)
+        shape |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        return BertConfig(**shape, intermediate_size=4 * self.width)
 
 
 WORKLOADS = [
@@ -54,13 +55,15 @@ WORKLOADS = [
     Workload(12, 768, 30_522, 8, 128, ragged=True),
     Workload(12, 768, 30_522, 8, 128, ragged=False),
 ]
+WORKLOADS += [workload._replace(architecture="modernbert") for workload in WORKLOADS]
 
 
 def bench_step(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
     """Rows of a table and notes: forward, backward and a fused AdamW step on one batch, in fp32 without dropout."""
     torch.set_flush_denormal(True)
     peak = matrix_peak()
-    rows = [_measure(workload, against, quick, peak) for workload in (WORKLOADS[:2] if quick else WORKLOADS)]
+    chosen = [workload for workload in WORKLOADS if workload[:3] == WORKLOADS[0][:3]] if quick else WORKLOADS
+    rows = [_measure(workload, against, quick, peak) for workload in chosen]
     notes = [
         f"Real tokens a second, padding not counted; {torch.get_num_threads()} threads; "
         f"peak: {peak / 1e9:.0f} GFLOP/s in fp32 matrix products of 2048².",
@@ -112,13 +115,14 @@ def make_batch(workload: Workload) -> Batch:
     return Batch(ids_BL, mask_BL, labels_BL, batch)
 
 
-def our_step(workload: Workload, batch: Batch) -> Callable[[], Tensor]:
+def our_step(workload: Workload, packed: PackedBatch) -> Callable[[], Tensor]:
+    """Forward, backward and fused AdamW."""
     model = MaskedLM(build_encoder(workload.config())).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    num_targets = len(batch.packed.target_ids)
+    num_targets = len(packed.target_ids)
 
     def step() -> Tensor:
-        loss = model(batch.packed) / num_targets
+        loss = model(packed) / num_targets
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -128,14 +132,8 @@ def our_step(workload: Workload, batch: Batch) -> Callable[[], Tensor]:
 
 
 def their_step(workload: Workload, batch: Batch) -> Callable[[], Tensor]:
-    from dataclasses import asdict
-
-    import transformers
-
-    config = asdict(workload.config())
-    del config["position_embedding_type"]
-    model = transformers.BertForMaskedLM(transformers.BertConfig(**config, attn_implementation="sdpa")).train()
-    _copy_weights(model, workload)
+    """The same with transformers' model, of the same weights."""
+    model = _their_model(workload).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> Tensor:
@@ -148,19 +146,17 @@ def their_step(workload: Workload, batch: Batch) -> Callable[[], Tensor]:
     return step
 
 
-def step_flops(workload: Workload, batch: Batch) -> float:
-    """What a step cannot do without: forward and backward of the encoder for every token, less what the last block
-    need not compute for tokens that are no targets, and of the head for targets."""
+def flops_of(workload: Workload, batch: Batch) -> float:
+    """The operations that a step on this batch cannot do without."""
     config = workload.config()
-    num_tokens, num_targets = len(batch.packed.input_ids), len(batch.packed.target_ids)
-    width = config.hidden_size
     lengths = batch.packed.cu_seqlens.diff().double()
-    seen = float((lengths**2).sum() / lengths.sum())
-    layer = forward_flops(config, 0) / config.num_hidden_layers
-    keys_and_values = 2 * 2 * width * width
-    per_token = (config.num_hidden_layers - 1) * (layer + 4 * seen * width) + keys_and_values
-    per_target = layer - keys_and_values + 4 * seen * width + 2 * width * (width + config.vocab_size)
-    return 3 * (num_tokens * per_token + num_targets * per_target)
+    return step_flops(
+        config,
+        head=2 * config.hidden_size * (config.hidden_size + config.vocab_size),
+        num_tokens=len(batch.packed.input_ids),
+        num_targets=len(batch.packed.target_ids),
+        seen=float((lengths**2).sum() / lengths.sum()),
+    )
 
 
 def matrix_peak(size: int = 2048, rounds: int = 9) -> float:
@@ -172,61 +168,59 @@ def matrix_peak(size: int = 2048, rounds: int = 9) -> float:
 
 def peak_memory(workload: Workload, side: str) -> float:
     """Megabytes above the imports that three steps take at most, in a process of their own."""
-    command = [sys.executable, "-m", "bertkit.bench.step", side, json.dumps(workload)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    return float(apart("bertkit.bench.step", side, json.dumps(workload)))
+
+
+def check_same_loss(candidates: dict[str, Callable[[], Tensor]]) -> None:
+    """Refuse to compare the speed of steps that do not compute the same."""
+    losses = {name: float(step()) for name, step in candidates.items()}
+    if abs(losses["ours"] - losses["theirs"]) >= 1e-3:
+        raise RuntimeError(f"the two sides do not compute the same, so their speed says nothing: losses {losses}")
 
 
 def _measure(workload: Workload, against: str | None, quick: bool, peak: float) -> Row:
     batch = make_batch(workload)
-    candidates = {"ours": our_step(workload, batch)}
+    candidates = {"ours": our_step(workload, batch.packed)}
     if against:
         candidates["theirs"] = their_step(workload, batch)
-        losses = {name: float(step()) for name, step in candidates.items()}
-        assert abs(losses["ours"] - losses["theirs"]) < 1e-3, losses
-    timings = interleaved(candidates, rounds=3 if quick else 9)
+        check_same_loss(candidates)
+    print(f"timing: step {workload}", file=sys.stderr, flush=True)
+    timings = interleaved(candidates, rounds=3 if quick or workload.width >= 768 else 9)
     seen = {
-        "share_of_peak": step_flops(workload, batch) / timings["ours"].median / peak,
+        "share_of_peak": flops_of(workload, batch) / timings["ours"].median / peak,
         "peak_memory_mb": peak_memory(workload, "ours"),
         "theirs_peak_memory_mb": peak_memory(workload, "theirs") if against else None,
     }
     return compare(f"step {workload}", len(batch.packed.input_ids), "tokens/s", timings, **seen)
 
 
-def _copy_weights(theirs, workload: Workload) -> None:
-    """Start both from the same weights, so that their losses can be compared."""
+def _their_model(workload: Workload) -> Any:
+    """It starts from our weights, so that losses can be compared."""
+    import transformers
+
     from bertkit.hf import layout_of
+    from bertkit.hf.config import write_config
     from bertkit.hf.names import weight_table
 
     ours = MaskedLM(build_encoder(workload.config()))
+    values = write_config(ours.config) | {"attn_implementation": "sdpa"}
+    config = transformers.AutoConfig.for_model(**values)
+    theirs = transformers.AutoModelForMaskedLM.from_config(config)
     state = ours.state_dict()
     for row in weight_table(layout_of(ours)):
         theirs.load_state_dict(dict(row.write(state[row.ours])), strict=False)
+    return theirs
 
 
 def _print_peak_memory(side: str, workload: Workload) -> None:
     if side == "theirs":
-        import transformers
-
-        transformers.BertForMaskedLM  # noqa: B018 (imported on first use)
+        _their_model(workload._replace(layers=1, width=64, vocab_size=100))  # imports on first use
     batch = make_batch(workload)
-    before = _most_memory()
-    step = (our_step if side == "ours" else their_step)(workload, batch)
+    before = most_memory()
+    step = our_step(workload, batch.packed) if side == "ours" else their_step(workload, batch)
     for _ in range(3):
         step()
-    print(_most_memory() - before)
-
-
-def _most_memory() -> float:
-    """Megabytes this process held at most."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # getrusage would also count what the process that started this one held.
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    print(most_memory() - before)
 
 
 if __name__ == "__main__":

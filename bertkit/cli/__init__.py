@@ -61,8 +61,19 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def parse_known_args(self, args=None, namespace=None):
-        """What is left over is a mistake, told by the parser that met it: that of a sub-command knows its flags."""
+        """What is left over is a mistake, told by the parser that met it: that of a sub-command knows its flags. A
+        flag with a typo is told before the one that is missing for it."""
+        if args is not None and not any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
+            flags = [word.partition("=")[0] for word in args[: args.index("--") if "--" in args else None]]
+            unknown = [flag for flag in flags if flag.startswith("--") and flag not in self._option_string_actions]
+            if unknown:
+                self.error(f"unrecognized arguments: {unknown[0]}")
         parsed, unknown = super().parse_known_args(args, namespace)
+        # argparse fills a list from the words before the first flag alone; those after it belong there as well.
+        lists = [action.dest for action in self._actions if action.nargs == "*" and not action.option_strings]
+        if lists and not any(word.startswith("-") for word in unknown):
+            setattr(parsed, lists[0], [*getattr(parsed, lists[0]), *unknown])
+            unknown = []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed, unknown

@@ -1,22 +1,53 @@
-"""The verb bench: name a workload, read a table of ratios."""
+"""The verb bench: name a workload, read a table of ratios; name none, read what this machine does."""
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple
 
-# workload: the function that measures it, as module:function, and what it is
+
+class Workload(NamedTuple):
+    measure: str
+    """The function that measures it, as module:function."""
+    title: str
+    options: tuple[str, ...] = ()
+    """Arguments that it takes beside --against and --quick."""
+
+
 WORKLOADS = {
-    "collator": ("bertkit.bench.collator:bench_collator", "masking collator"),
-    "step": ("bertkit.bench.step:bench_step", "training step"),
-    "prepare": ("bertkit.bench.prepare:bench_prepare", "corpus preparation"),
-    "tag": ("bertkit.bench.tag:bench_tag", "tagging raw text"),
+    "step": Workload("bertkit.bench.step:bench_step", "training step"),
+    "collator": Workload("bertkit.bench.collator:bench_collator", "masking collator"),
+    "prepare": Workload("bertkit.bench.prepare:bench_prepare", "corpus preparation", ("corpus",)),
+    "tag": Workload("bertkit.bench.tag:bench_tag", "tagging raw text"),
+    "load": Workload("bertkit.bench.load:bench_load", "loading masked batches"),
+    "race": Workload("bertkit.bench.race:bench_race", "time to a held-out loss", ("corpus",)),
+    "growth": Workload("bertkit.bench.growth:bench_growth", "how cost grows", ("sizes",)),
 }
+MACHINE = Workload(
+    "bertkit.bench.machine:bench_machine",
+    "this machine, recipe by recipe",
+    ("recipes", "tokens", "gpus", "gpu_tflops", "price_per_hour"),
+)
+_SPECIAL = ("corpus", "sizes", *MACHINE.options)
 
 
 def bench(parser: argparse.ArgumentParser):
-    parser.add_argument("workload", choices=[*WORKLOADS, "all"], help="what to measure")
+    parser.add_argument(
+        "workload",
+        nargs="?",
+        choices=[*WORKLOADS, "all"],
+        help="what to measure; without it, what this machine does with each recipe",
+    )
     parser.add_argument("--against", choices=["transformers"], help="measure this library beside ours")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to this file too")
     parser.add_argument("--quick", action="store_true", help="smaller workloads and fewer rounds")
+    parser.add_argument("--corpus", metavar="FILE", help="prepare, race: text to run on instead of generated text")
+    parser.add_argument("--sizes", type=_sizes, metavar="MB,MB", help="growth: megabytes of text (10,100,1000)")
+    alone = parser.add_argument_group("without a workload")
+    alone.add_argument("--recipes", type=_names, metavar="NAME,NAME", help="measure these recipes only")
+    alone.add_argument("--tokens", type=_amount, metavar="10B", help="say how long so many tokens would take")
+    alone.add_argument("--gpus", type=_amount, metavar="N", help="on so many devices (1)")
+    alone.add_argument("--gpu-tflops", type=_amount, metavar="X", help="of so many TFLOP/s each, not like this one")
+    alone.add_argument("--price-per-hour", type=_amount, metavar="X", help="and what that costs at this price each")
     return run_bench
 
 
@@ -25,19 +56,70 @@ def run_bench(arguments: argparse.Namespace) -> None:
 
     from bertkit.bench.measure import print_table, write_rows
 
+    chosen = _chosen(arguments)
     if arguments.against:
         _check_installed(arguments.against)
     if arguments.json and not arguments.json.resolve().parent.is_dir():
         raise ValueError(f"--json: there is no folder {arguments.json.parent}")
+    if arguments.corpus and not Path(arguments.corpus).exists():
+        raise ValueError(f"--corpus: there is no file {arguments.corpus}")
     rows = []
-    for name in WORKLOADS if arguments.workload == "all" else [arguments.workload]:
-        place, title = WORKLOADS[name]
-        module, _, function = place.partition(":")
-        measured, notes = getattr(importlib.import_module(module), function)(arguments.against, arguments.quick)
-        print_table(measured, title, notes)
+    for workload in chosen:
+        module, _, function = workload.measure.partition(":")
+        options = {name: value for name in workload.options if (value := getattr(arguments, name)) is not None}
+        measure = getattr(importlib.import_module(module), function)
+        measured, notes = measure(arguments.against, arguments.quick, **options)
+        print_table(measured, workload.title, notes)
         rows += measured
-    if arguments.json:
-        write_rows(rows, arguments.json)
+        if arguments.json:  # after each, so that a long bench that is stopped leaves something
+            write_rows(rows, arguments.json)
+
+
+def parse_amount(text: str) -> float:
+    """A number with or without a letter for its size: 10B, 2.5M, 300k, 1e9."""
+    sizes = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+    number, size = (text[:-1], sizes[text[-1].lower()]) if text[-1:].lower() in sizes else (text, 1.0)
+    try:
+        value = float(number) * size
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{text!r} is no amount; write a positive number such as 300k, 2.5M, 10B or 1e9")
+    return value
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Workload]:
+    """The workloads asked for. An argument that none of them takes is a mistake."""
+    if arguments.workload is None:
+        if arguments.against:
+            raise ValueError(f"--against needs a workload to compare: {', '.join(WORKLOADS)} or all")
+        chosen = [MACHINE]
+    else:
+        chosen = list(WORKLOADS.values()) if arguments.workload == "all" else [WORKLOADS[arguments.workload]]
+    taken = {name for workload in chosen for name in workload.options}
+    for name in _SPECIAL:
+        if getattr(arguments, name) is not None and name not in taken:
+            what = f"bench {arguments.workload}" if arguments.workload else "bench without a workload"
+            raise ValueError(f"--{name.replace('_', '-')} means nothing to {what}")
+    for name in ("gpus", "gpu_tflops", "price_per_hour"):
+        if getattr(arguments, name) is not None and arguments.tokens is None:
+            raise ValueError(f"--{name.replace('_', '-')} needs --tokens: how long a run is meant?")
+    return chosen
+
+
+def _amount(text: str) -> float:
+    try:
+        return parse_amount(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _sizes(text: str) -> list[float]:
+    return [_amount(size) for size in text.split(",")]
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _check_installed(library: str) -> None:

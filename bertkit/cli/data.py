@@ -55,7 +55,8 @@ def inspect_masks(parser: argparse.ArgumentParser):
     parser.epilog = (
         "examples:\n"
         "  bertkit inspect-masks --data shards --unit word\n"
-        '  bertkit inspect-masks --tokenizer my-tokenizer "Some text to mask." --rate 0.3'
+        '  bertkit inspect-masks --tokenizer my-tokenizer "Some text to mask." --rate 0.3\n'
+        "  bertkit inspect-masks --data shards --rate 0.3 --final-rate 0.15 --steps 10000"
     )
     parser.add_argument("text", nargs="*", help="texts to mask, with --tokenizer")
     parser.add_argument("--data", type=Path, help="prepared folder to take rows from")
@@ -64,6 +65,8 @@ def inspect_masks(parser: argparse.ArgumentParser):
     parser.add_argument("--sample", type=int, default=2000, metavar="N", help="rows to measure (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masks (default: 0)")
     parser.add_argument("--epoch", type=int, default=0, metavar="N", help="epoch of the masks (default: 0)")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of the run, the last of which has --final-rate")
+    parser.add_argument("--step", type=int, metavar="N", help="step to show, with --final-rate (default: 0)")
     add_flags(parser, MaskConfig)
     return _inspect_masks
 
@@ -168,8 +171,8 @@ def _merge(arguments: argparse.Namespace) -> None:
         flags = ", ".join("--" + name.replace("_", "-") for name in others)
         raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
 
+    from data_pipelines.manifest import MANIFEST
     from data_pipelines.prepare import merge
-    from data_pipelines.shards import MANIFEST
 
     done = (arguments.merge / MANIFEST).exists()
     if done:
@@ -182,8 +185,9 @@ def _merge(arguments: argparse.Namespace) -> None:
 def _print_shards(folder: Path, worked: bool) -> None:
     import sys
 
+    from data_pipelines.manifest import SPLITS
     from data_pipelines.prepare import unknown_share
-    from data_pipelines.shards import SPLITS, open_rows
+    from data_pipelines.shards import open_rows
 
     for split in SPLITS:
         rows = open_rows(folder, split)
@@ -202,8 +206,13 @@ def _print_shards(folder: Path, worked: bool) -> None:
 
 def _inspect_masks(arguments: argparse.Namespace) -> None:
     config = from_flags(MaskConfig, arguments)
-    if config.final_rate is not None:
-        raise ValueError("--final-rate: one rate is shown at a time; give the rate that the step has as --rate")
+    step, total_steps = arguments.step or 0, arguments.steps or 0
+    if config.final_rate is None and not (arguments.step is arguments.steps is None):
+        raise ValueError("--step and --steps go with --final-rate; without it the rate is the same at every step")
+    if config.final_rate is not None and total_steps < 1:
+        raise ValueError("--final-rate is the rate at the last step: say with --steps how many there are, at least 1")
+    if not 0 <= step <= total_steps:
+        raise ValueError(f"--step must lie between 0 and --steps {total_steps}, got {step}")
     for name, least in (("show", 0), ("sample", 1), ("epoch", 0)):
         if getattr(arguments, name) < least:
             raise ValueError(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
@@ -228,7 +237,15 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
         source = rows_from_shards(arguments.data, arguments.sample)
     else:
         source = rows_from_texts(arguments.tokenizer, arguments.text)
-    inspect_rows(source, config, seed=arguments.seed, epoch=arguments.epoch, show=arguments.show)
+    inspect_rows(
+        source,
+        config,
+        seed=arguments.seed,
+        epoch=arguments.epoch,
+        show=arguments.show,
+        step=step,
+        total_steps=total_steps,
+    )
 
 
 def _make_tokenizer_folder(folder: Path) -> None:

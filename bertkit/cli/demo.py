@@ -5,14 +5,23 @@ from pathlib import Path
 
 
 def demo(parser: argparse.ArgumentParser):
-    parser.add_argument("--minutes", type=float, default=3.0, metavar="N", help="minutes of pretraining (default: 3)")
+    parser.epilog = "Run again it goes on from what is there; remove the folder to start over."
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="time for all (default: 4, or that of the demo it goes on with)",
+    )
     parser.add_argument("--dir", type=Path, default=Path("runs/demo"), help="folder to work in (default: runs/demo)")
+    parser.add_argument(
+        "--sentence", metavar="CODE", help="line of Python to tag in the end (default: asks, on a terminal)"
+    )
 
     def run(arguments: argparse.Namespace) -> int:
-        if not 0 < arguments.minutes < 100_000:
-            raise ValueError(f"--minutes must be greater than 0, got {arguments.minutes}")
+        if arguments.minutes is not None and not 0 < arguments.minutes < 100_000:
+            raise ValueError(f"--minutes must lie between 0 and 100,000, got {arguments.minutes}")
         from bertkit.demo import demo
 
-        return demo(arguments.dir, arguments.minutes)
+        return demo(arguments.dir, arguments.minutes, arguments.sentence)
 
     return run

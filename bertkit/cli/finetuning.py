@@ -52,6 +52,15 @@ def tag(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
 
     def run(arguments: argparse.Namespace) -> None:
+        from pathlib import Path
+
+        from bertkit.model_folder import check_named
+
+        for file in arguments.files:
+            if not Path(file).is_file():
+                raise ValueError(f"there is no file {file!r}")
+        check_named(arguments.model)
+
         from bertkit.finetune.tag_files import tag_files
 
         tag_files(arguments.model, arguments.files, arguments.input, arguments.output, arguments.device)

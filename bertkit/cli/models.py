@@ -5,8 +5,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertkit.cli import printable
+from bertkit.model_folder import check_named, resolve
+
+if TYPE_CHECKING:
+    from bertkit.fill import Filled
 
 Run = Callable[[Namespace], int | None]
 
@@ -49,10 +54,12 @@ globals()["import"] = import_folder
 
 
 def _fill(arguments: Namespace) -> int:
-    from bertkit.fill import FillMask
-
     if arguments.top_k < 1:
         raise ValueError(f"--top-k must be at least 1, got {arguments.top_k}")
+    check_named(arguments.model)
+
+    from bertkit.fill import FillMask
+
     fill_mask = FillMask(arguments.model)
     status = 0
     for number, line in _numbered(arguments.text):
@@ -68,15 +75,21 @@ def _fill(arguments: Namespace) -> int:
             continue
         if arguments.json:
             masks = [[candidate._asdict() for candidate in candidates] for candidates in filled.masks]
-            print(json.dumps({"text": text, "filled": filled.text, "masks": masks}, ensure_ascii=False), flush=True)
-            continue
-        print(printable(filled.text))
-        for number, candidates in enumerate(filled.masks, start=1):
-            if len(filled.masks) > 1:
-                print(f"  mask {number}")
-            for candidate in candidates:
-                print(f"  {candidate.probability:7.2%}  {printable(candidate.token)}")
+            print(json.dumps({"text": text, "filled": filled.text, "masks": masks}, ensure_ascii=False))
+        else:
+            _show(filled)
+        # Whoever sends lines through a pipe may wait for each answer.
+        sys.stdout.flush()
     return status
+
+
+def _show(filled: "Filled") -> None:
+    print(printable(filled.text))
+    for number, candidates in enumerate(filled.masks, start=1):
+        if len(filled.masks) > 1:
+            print(f"  mask {number}")
+        for candidate in candidates:
+            print(f"  {candidate.probability:7.2%}  {printable(candidate.token)}")
 
 
 def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
@@ -89,21 +102,27 @@ def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
 
 
 def _copy(arguments: Namespace) -> None:
+    source = resolve(arguments.source)
+    if arguments.folder.is_file():
+        raise ValueError(f"{arguments.folder} is a file; name a new folder")
+    if arguments.folder.is_dir() and any(arguments.folder.iterdir()):
+        raise ValueError(f"{arguments.folder} is not empty; name a new folder")
+
     from bertkit.hf import load, save
-    from bertkit.hf.folder import resolve
     from data_pipelines.tokenizer import load_tokenizer
 
-    source = resolve(arguments.source)
-    if arguments.folder.exists() and any(arguments.folder.iterdir()):
-        raise ValueError(f"{arguments.folder} is not empty; name a new folder")
     model = load(source)
-    has_tokenizer = (source / "tokenizer.json").is_file()
+    has_tokenizer = any((source / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     save(model, arguments.folder, tokenizer=load_tokenizer(source) if has_tokenizer else None)
-    kind = type(model).__name__ + ("" if has_tokenizer else " (no tokenizer.json there)")
+    kind = type(model).__name__ + ("" if has_tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
 
 
 def _info(arguments: Namespace) -> None:
+    if arguments.seq_len is not None and arguments.seq_len < 1:
+        raise ValueError(f"--seq-len must be at least 1, got {arguments.seq_len}")
+    check_named(arguments.folder)
+
     from dataclasses import asdict
 
     from bertkit.info import describe

@@ -38,6 +38,10 @@ def _report(arguments: Namespace) -> None:
 
 
 def _attention(arguments: Namespace) -> None:
+    from bertkit.model_folder import check_named
+
+    check_named(arguments.model)
+
     from bertkit.report.attention_page import write_attention_page
 
     print(write_attention_page(arguments.model, arguments.text, arguments.out))

@@ -41,7 +41,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
     from bertkit.fields import add_flags, from_flags
     from bertkit.training.config import EvaluateConfig
 
-    parser.add_argument("model", metavar="MODEL", help="folder of a model, or of a run with an export")
+    parser.add_argument("model", metavar="MODEL", help="folder of a model or of a run, or hf:NAME to download one")
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="text files, folders, globs or hf:NAME")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     add_flags(parser, EvaluateConfig)
@@ -54,8 +54,8 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
         from data_pipelines.corpus import find_sources
 
         find_sources(CorpusConfig(corpus=arguments.corpus))
-        if not Path(arguments.model).is_dir():
-            raise ValueError(f"there is no folder {arguments.model}; name the folder of a model or of a run")
+        if not arguments.model.startswith("hf:") and not Path(arguments.model).is_dir():
+            raise ValueError(f"there is no folder {arguments.model}; name that of a model or of a run, or hf:NAME")
         from bertkit.training.evaluate_folder import evaluate_folder, print_scores
 
         scores = evaluate_folder(arguments.model, arguments.corpus, config)

@@ -1,7 +1,7 @@
 """Rows and a model enter, the scores of every word leave, whatever the split into windows, batches and ranks."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from bertkit.finetune.batches import LabeledBatch, by_length, collate
 from bertkit.finetune.windows import Row
 from bertkit.training.ranks import target_logits_of
 
-# W words over all sentences, K labels
+# W words over all sentences, M answers of a batch, K labels
 
 MAX_TOKENS = 4096
 """Pieces computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
@@ -29,17 +29,14 @@ def word_logits(
     max_tokens: int = MAX_TOKENS,
 ) -> Tensor:
     """(W, K), the words of all sentences one after the other; several answers for one word are averaged."""
-    starts = np.concatenate([[0], np.cumsum(num_words, dtype=np.int64)])
-    logits_WK = torch.zeros(int(starts[-1]), num_labels, device=device)
-    answers_W = np.bincount(
-        np.concatenate([row.words + starts[row.sentence] for row in rows] or [np.zeros(0, np.int64)]),
-        minlength=int(starts[-1]),
-    )
+    starts = [0, *accumulate(num_words)]
+    answered = [row.words + starts[row.sentence] for row in rows]
+    answers_W = np.bincount(np.concatenate([np.zeros(0, np.int64), *answered]), minlength=starts[-1])
+    logits_WK = torch.zeros(starts[-1], num_labels, device=device)
     for chosen in by_length(rows, max_tokens):
-        here = [rows[index] for index in chosen]
-        index = np.concatenate([row.words + starts[row.sentence] for row in here])
-        logits_MK = logits_of(collate(here).to(torch.device(device))).float()
-        logits_WK.index_add_(0, torch.from_numpy(index).to(device), logits_MK)
+        logits_MK = logits_of(collate([rows[index] for index in chosen]).to(torch.device(device))).float()
+        index_M = torch.from_numpy(np.concatenate([answered[index] for index in chosen]))
+        logits_WK.index_add_(0, index_M.to(device), logits_MK)
     return logits_WK / torch.from_numpy(np.maximum(answers_W, 1)).to(device)[:, None]
 
 
@@ -64,5 +61,5 @@ def predict_labels(
     if not alone:
         torch.distributed.all_reduce(logits_WK)
     best = logits_WK.argmax(dim=1).tolist()
-    borders = np.concatenate([[0], np.cumsum(num_words)]).tolist()
-    return [[labels[index] for index in best[start:end]] for start, end in pairwise(borders)]
+    borders = pairwise([0, *accumulate(num_words)])
+    return [[labels[index] for index in best[start:end]] for start, end in borders]

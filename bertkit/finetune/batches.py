@@ -39,7 +39,8 @@ def collate(rows: Sequence[Row], answers: Sequence[np.ndarray] | None = None) ->
     lengths = np.array([len(row.ids_L) for row in rows], np.int64)
     borders = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=borders[1:])
-    target_index = np.concatenate([row.places + start for row, start in zip(rows, borders[:-1], strict=True)])
+    num_places = [len(row.places) for row in rows]
+    target_index = np.concatenate([row.places for row in rows]) + np.repeat(borders[:-1], num_places)
     target_ids = np.zeros_like(target_index) if answers is None else np.concatenate(answers)
     return LabeledBatch(
         input_ids=torch.from_numpy(np.concatenate([row.ids_L for row in rows])),

@@ -6,8 +6,8 @@ from typing import Any
 import bertkit
 from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.data import Labeled
-from bertkit.recipe import to_yaml
 from bertkit.training import durable
+from bertkit.training.export import framed_card
 
 SETTINGS = "tagging.json"
 """How the training data split words, and how long its windows were: text must be tagged as it was learnt."""
@@ -28,14 +28,6 @@ def tagger_card(recipe: FinetuneRecipe, labeled: Labeled, found: dict[str, Any])
     origin = f"`{Path(recipe.model.init).name}`" if recipe.model.init else "an encoder with random weights"
     names = ", ".join(Path(source).name for source in recipe.data.train)
     lines = [
-        "---",
-        "library_name: transformers",
-        f"pipeline_tag: {pipeline}",
-        f"tags: [bertkit, {pipeline}]",
-        "---",
-        "",
-        f"# {Path(recipe.run.dir).name}",
-        "",
         f"Fine-tuned from {origin} with [bertkit](https://pypi.org/project/bertkit/) {bertkit.__version__} on "
         f"{len(labeled.train):,} examples of {names}; {len(labeled.labels)} labels.",
         "",
@@ -49,15 +41,8 @@ def tagger_card(recipe: FinetuneRecipe, labeled: Labeled, found: dict[str, Any])
         "```",
         "",
         f'It opens in transformers too: `pipeline("{pipeline}", model="PATH/TO/THIS/FOLDER")`.',
-        "",
-        "## Recipe",
-        "",
-        "```yaml",
-        to_yaml(recipe).rstrip(),
-        "```",
-        "",
     ]
-    return "\n".join(lines)
+    return framed_card(recipe, pipeline, lines)
 
 
 def _score_lines(found: dict[str, Any]) -> list[str]:

@@ -42,7 +42,8 @@ class LabeledSection(TaggedConfig):
 @dataclass(frozen=True, kw_only=True)
 class StartSection:
     init: str = ""
-    """Folder of the encoder to begin with: a bertkit run, an export, or a Hugging Face folder. Empty: from scratch."""
+    """The encoder to begin with: a bertkit run, an export, a Hugging Face folder, or hf:NAME to download one. Empty:
+    from scratch."""
 
     like: str = "demo"
     """From scratch: a model folder whose shape and tokenizer to take, or a pretraining recipe whose shape to take

@@ -86,6 +86,8 @@ def _scheme(task: str, config: LabeledSection, sentences: list[Sentence]) -> tup
         return "plain", []
     scheme = recognise(sentence.tags or () for sentence in sentences) if config.scheme == "auto" else config.scheme
     if scheme == "plain":
+        if config.scheme == "auto":
+            _refuse_broken_spans(sentences)
         return scheme, ["tags: plain, one a word" + (", recognised" if config.scheme == "auto" else "")]
     for sentence in sentences:
         for index, tag in enumerate(sentence.tags or ()):
@@ -101,6 +103,21 @@ def _scheme(task: str, config: LabeledSection, sentences: list[Sentence]) -> tup
                 f"{len(strays)} I- tags go on nothing and were read as B-, the first in {sentence.place(index)}"
             )
     return scheme, notes
+
+
+def _refuse_broken_spans(sentences: list[Sentence]) -> None:
+    """A slip in a tag must not make plain tags of all the spans, which would be learnt and scored as something else."""
+    spans, odd = 0, []
+    for sentence in sentences:
+        for index, tag in enumerate(sentence.tags or ()):
+            spans += tag.startswith(("B-", "I-"))
+            if parse(tag) is None:
+                odd.append(f"{sentence.place(index)}: {tag!r}")
+    if odd and len(odd) < spans:
+        raise ValueError(
+            f"{odd[0]} is no span tag, but {spans:,} others are; mend it, or take all tags as they are with "
+            "data.scheme=plain"
+        )
 
 
 def _in_iob2(sentence: Sentence) -> Sentence:

@@ -3,17 +3,19 @@
 # W words, K labels
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from bertkit.finetune.answers import word_logits
 from bertkit.finetune.card import SETTINGS
 from bertkit.finetune.windows import Frame, WordEncoder, text_rows, word_rows
 from bertkit.hf import load
-from bertkit.hf.folder import resolve
 from bertkit.model.heads import SequenceClassifier, TokenTagger
+from bertkit.model_folder import resolve
 from data_pipelines.tag_schemes import parse, spans_of
 from data_pipelines.tokenizer import load_tokenizer
 from data_pipelines.word_splitting import SplitRule, WordSplitter
@@ -90,6 +92,8 @@ class Tagger:
         return cls(folder, device)
 
     def __init__(self, folder: str | Path, device: str = "cpu"):
+        # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
+        torch.set_flush_denormal(True)
         path = resolve(folder)
         model = load(path)
         if not isinstance(model, (TokenTagger, SequenceClassifier)):
@@ -113,9 +117,15 @@ class Tagger:
         (tagging,) = self.tag_all([text_or_words])
         return tagging
 
-    def tag_all(self, sentences: Iterable[str | Sequence[str]], chunk: int = _CHUNK_SENTENCES) -> Iterator[Tagging]:
-        """Tag many, lazily and in order; `chunk` sentences at most are computed together."""
-        for held in _chunks(sentences, chunk):
+    def tag_all(
+        self,
+        sentences: Iterable[str | Sequence[str]],
+        chunk: int = _CHUNK_SENTENCES,
+        must_wait: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Tagging]:
+        """Tag many, lazily and in order; `chunk` sentences at most are computed together, and fewer where the next one
+        must be waited for."""
+        for held in _chunks(sentences, chunk, must_wait):
             yield from self._tag_chunk(held)
 
     def _tag_chunk(self, sentences: list[str | Sequence[str]]) -> Iterator[Tagging]:
@@ -176,14 +186,16 @@ def _settings(path: Path) -> _Settings:
         raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
 
 
-def _chunks(sentences: Iterable[str | Sequence[str]], most: int) -> Iterator[list[str | Sequence[str]]]:
+def _chunks(
+    sentences: Iterable[str | Sequence[str]], most: int, must_wait: Callable[[], bool]
+) -> Iterator[list[str | Sequence[str]]]:
     """As many sentences as may be held at once, of long ones fewer."""
     held: list[str | Sequence[str]] = []
     size = 0
     for sentence in sentences:
         held.append(sentence)
         size += len(sentence) if isinstance(sentence, str) else sum(map(len, sentence))
-        if len(held) >= most or size >= _CHUNK_CHARS:
+        if len(held) >= most or size >= _CHUNK_CHARS or must_wait():
             yield held
             held, size = [], 0
     if held:

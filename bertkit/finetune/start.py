@@ -11,10 +11,10 @@ from bertkit.fields import part
 from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.data import Labeled
 from bertkit.hf import Model
-from bertkit.hf.folder import resolve
 from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
+from bertkit.model_folder import HUB_PREFIX, resolve
 from bertkit.recipe import BertSection, ImportedSection, read_recipe
 from bertkit.training import durable
 from bertkit.training.lock import locked
@@ -43,7 +43,7 @@ def find_start(recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], No
     head = TokenTagger if recipe.task == "tagging" else SequenceClassifier
     if recipe.model.init:
         return _pretrained(recipe, labeled, head)
-    if Path(recipe.model.like).is_dir():
+    if recipe.model.like.startswith(HUB_PREFIX) or Path(recipe.model.like).is_dir():
         folder = resolve(recipe.model.like)
         config, tokenizer = _encoder_of(bertkit.load(folder)).config, load_tokenizer(folder)
         _check_vocabulary(tokenizer, config, folder)

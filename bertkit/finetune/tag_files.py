@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.finetune.predict import Tagger, Tagging
+from bertkit.finetune.standard_input import NAME, StandardInput
 from bertkit.progress import progress_bar
 from data_pipelines.config import TaggedConfig
 from data_pipelines.readers import Line, read_lines
@@ -20,41 +21,44 @@ _BY_SUFFIX = {
     ".bio": "conll",
     ".conllu": "conllu",
     ".jsonl": "jsonl",
+    ".json": "jsonl",
+    ".ndjson": "jsonl",
 }
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
 def tag_files(model: str, files: list[str], kind: str, output: str, device: str) -> None:
     """Tag files one after the other, or standard input, to standard output."""
-    for file in files:
-        if not Path(file).is_file():
-            raise ValueError(f"there is no file {file!r}")
     tagger = Tagger.load(model, device)
     if output == "auto":
         output = "view" if sys.stdout.isatty() else "conll"
     write = _writer(output)
-    # Someone who types wants an answer to every line.
-    chunk = {"chunk": 1} if not files and sys.stdin.isatty() else {}
+    if files:
+        taggings = tagger.tag_all(sentence for file in files for sentence in _sentences_of_file(file, kind))
+    else:
+        # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
+        stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush)
+        taggings = tagger.tag_all(_sentences(stream.lines(), NAME, kind), must_wait=stream.must_wait)
     with progress_bar("tagging") if files else nullcontext(lambda done, total, note: None) as update:
-        sentences = (sentence for file in files or ["-"] for sentence in _sentences(file, kind))
         words = 0
-        for number, tagging in enumerate(tagger.tag_all(sentences, **chunk), start=1):
+        for number, tagging in enumerate(taggings, start=1):
             write(tagging)
             words += len(tagging.words)
-            if number % 256 == 0 or chunk:
-                sys.stdout.flush()
+            if number % 256 == 0:
                 update(words, None, f"{words:,} words")
     sys.stdout.flush()
 
 
-def _sentences(file: str, kind: str) -> Iterator[str | list[str]]:
-    """Texts or lists of words, as the input has them."""
-    lines = _standard_input() if file == "-" else read_lines(Path(file), "strict", cut_long=False)
+def _sentences_of_file(file: str, kind: str) -> Iterator[str | list[str]]:
     if kind == "auto":
         kind = _BY_SUFFIX.get(Path(file.removesuffix(".gz")).suffix.lower(), "text")
+    return _sentences(read_lines(Path(file), "strict", cut_long=False), file, kind)
+
+
+def _sentences(lines: Iterable[Line], source: str, kind: str) -> Iterator[str | list[str]]:
+    """Texts or lists of words, as the input has them."""
     config = TaggedConfig()
-    source = "standard input" if file == "-" else file
-    if kind == "text":
+    if kind in ("auto", "text"):
         yield from (line.text for line in lines if line.text.strip())
     elif kind == "jsonl":
         yield from _json_inputs(lines, source)
@@ -70,20 +74,6 @@ def _json_inputs(lines: Iterable[Line], source: str) -> Iterator[str | list[str]
         if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(w, str) for w in given)):
             raise ValueError(f"{source}:{number}: expected tokens (a list of words) or a text")
         yield given
-
-
-def _standard_input() -> Iterator[Line]:
-    sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
-    number = 0
-    while True:
-        number += 1
-        try:
-            text = sys.stdin.readline()
-        except UnicodeDecodeError:
-            raise ValueError(f"standard input:{number}: not UTF-8") from None
-        if not text:
-            return
-        yield Line(text.rstrip("\r\n").removeprefix("\ufeff" if number == 1 else ""), number, True)
 
 
 def _writer(output: str) -> Callable[[Tagging], Any]:
@@ -119,15 +109,15 @@ class _View:
             text.append(" " if index else "")
             text.append(_visible(word), style=self._color(span.kind) if span else "")
             if span and index == span.end - 1:
-                text.append(f" {span.kind}", style=f"dim {self._color(span.kind)}")
+                text.append(f" {_visible(span.kind)}", style=f"dim {self._color(span.kind)}")
             elif not spans and tag != "O":
-                text.append(f" {tag}", style=f"dim {self._color(tag)}")
+                text.append(f" {_visible(tag)}", style=f"dim {self._color(tag)}")
         self._console.print(text)
 
     def _color(self, kind: str) -> str:
         return self._colors.setdefault(kind, _COLORS[len(self._colors) % len(_COLORS)])
 
 
-def _visible(word: str) -> str:
-    """Control codes in somebody's text are shown, not obeyed."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in word)
+def _visible(text: str) -> str:
+    """Control codes in somebody's text, or among a model's labels, are shown, not obeyed."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -4,18 +4,18 @@ The same rows serve training, evaluation and prediction: each word is asked abou
 where it has most context.
 """
 
-# P pieces of a sentence, W its words, L pieces of a row with its frame
+# P pieces of a sentence, W its words (in the encoder: of all sentences), S sentences, L pieces of a row with its frame
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from data_pipelines.tokenizer import Tokenizer
 
-_MAX_KNOWN, _LONGEST_KNOWN = 1 << 18, 64
-"""Words that an encoder remembers, and the characters of the longest."""
+_MAX_KNOWN, _LONGEST_KNOWN = 1 << 17, 64
+"""Words that an encoder remembers, at the beginning of sentences and inside, and the characters of the longest."""
 
 
 class Encoded(NamedTuple):
@@ -42,13 +42,14 @@ class Row(NamedTuple):
 class Frame(NamedTuple):
     """What stands before and after every row."""
 
-    before: list[int]
-    after: list[int]
+    before: np.ndarray
+    after: np.ndarray
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Frame":
         special = tokenizer.special
-        return cls(*([index] if index is not None else [] for index in (special.cls_id, special.sep_id)))
+        ends = ([] if index is None else [index] for index in (special.cls_id, special.sep_id))
+        return cls(*(np.array(end, np.int64) for end in ends))
 
 
 class WordEncoder:
@@ -66,36 +67,62 @@ class WordEncoder:
         self._stand_in = next(
             [index] for index in (special.unk_id, special.mask_id, special.sep_id, 0) if index is not None
         )
-        self._known: dict[str, list[int]] = {}
+        self._first: dict[str, list[int]] = {}
+        self._later: dict[str, list[int]] = {}
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
-        spaced = [[word if index == 0 else f" {word}" for index, word in enumerate(words)] for words in sentences]
-        new = list({word for words in spaced for word in words if word not in self._known})
-        encodings = self._backend.encode_batch_fast(new, add_special_tokens=False)
-        pieces = {word: encoding.ids or self._stand_in for word, encoding in zip(new, encodings, strict=True)}
-        known = self._known
-        encoded = [_encoded([known.get(word) or pieces[word] for word in words]) for words in spaced]
-        if len(known) < _MAX_KNOWN:
-            known |= {word: ids for word, ids in pieces.items() if len(word) <= _LONGEST_KNOWN}
-        return encoded
+        """All sentences in a few operations on arrays; what is given out are views of them."""
+        pieces = self._pieces(sentences)
+        length_W = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        ids_P = np.fromiter(chain.from_iterable(pieces), np.int64, int(length_W.sum()))
+        first_W = np.cumsum(length_W) - length_W
+        # Where the words and the pieces of each sentence begin, and then places and words counted from there.
+        words_S = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        word_S = np.append(0, np.cumsum(words_S))
+        piece_S = np.append(first_W, len(ids_P))[word_S]
+        word_P = np.repeat(np.arange(len(pieces)) - np.repeat(word_S[:-1], words_S), length_W)
+        first_W -= np.repeat(piece_S[:-1], words_S)
+        borders = zip(pairwise(word_S.tolist()), pairwise(piece_S.tolist()), strict=True)
+        return [Encoded(ids_P[at:to], word_P[at:to], first_W[word:end]) for (word, end), (at, to) in borders]
 
+    def _pieces(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Those of every word of all sentences, one word after the other."""
+        first, later = self._first, self._later
+        new_first = list({words[0] for words in sentences if words} - first.keys())
+        new_later = list(set(chain.from_iterable(words[1:] for words in sentences)) - later.keys())
+        encodings = self._backend.encode_batch_fast(
+            [*new_first, *(f" {word}" for word in new_later)], add_special_tokens=False
+        )
+        found = iter([encoding.ids or self._stand_in for encoding in encodings])
+        first.update(zip(new_first, found, strict=False))
+        later.update(zip(new_later, found, strict=True))
+        pieces: list[list[int]] = []
+        for words in sentences:
+            if words:
+                pieces.append(first[words[0]])
+                pieces.extend(map(later.__getitem__, words[1:]))
+        self._forget(new_first, new_later)
+        return pieces
 
-def _encoded(pieces: list[list[int]]) -> Encoded:
-    lengths_W = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    ids_P = np.fromiter(chain.from_iterable(pieces), np.int64, int(lengths_W.sum()))
-    return Encoded(ids_P, np.repeat(np.arange(len(pieces)), lengths_W), np.cumsum(lengths_W) - lengths_W)
+    def _forget(self, new_first: list[str], new_later: list[str]) -> None:
+        """Stay small: very long words do not come again, and a memory that is full starts anew."""
+        for known, new in ((self._first, new_first), (self._later, new_later)):
+            for word in new:
+                if len(word) > _LONGEST_KNOWN:
+                    del known[word]
+            if len(known) > _MAX_KNOWN:
+                known.clear()
 
 
 def word_rows(encoded: Encoded, sentence: int, frame: Frame, max_length: int, pieces: str = "first") -> Iterator[Row]:
     """The rows that ask for a tag at each word's first piece, or at all pieces."""
-    size = len(encoded.ids_P)
-    starts = window_starts(size, max_length - len(frame.before) - len(frame.after))
+    size, room = len(encoded.ids_P), max_length - len(frame.before) - len(frame.after)
     asked = encoded.first_W if pieces == "first" else np.arange(size)
-    if len(starts) == 1:
-        places = asked + len(frame.before)
-        yield Row(_framed(encoded.ids_P, frame), places, encoded.word_P[asked], sentence)
+    if size <= room:
+        words = np.arange(len(asked)) if pieces == "first" else encoded.word_P
+        yield Row(_framed(encoded.ids_P, frame), asked + len(frame.before), words, sentence)
         return
-    room = max_length - len(frame.before) - len(frame.after)
+    starts = window_starts(size, room)
     # All pieces of a word are asked about where its first one has most context, as far as they lie inside.
     owner_P = owners(encoded.first_W, starts, room, size)[encoded.word_P]
     for index, start in enumerate(starts):
@@ -135,4 +162,4 @@ def owners(first_W: np.ndarray, starts: np.ndarray, room: int, size: int) -> np.
 
 
 def _framed(ids: np.ndarray, frame: Frame) -> np.ndarray:
-    return np.concatenate([np.array(frame.before, np.int64), ids, np.array(frame.after, np.int64)])
+    return np.concatenate((frame.before, ids, frame.after))

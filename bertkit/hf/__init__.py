@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertkit.hf.files import Weights, open_weights, save_weights
-from bertkit.hf.folder import resolve
+from bertkit.hf.files import Weights, open_weights, replacing, save_weights
 from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
 from bertkit.hf.names import Weight, weight_table
 from bertkit.model.bert import Bert
 from bertkit.model.build import Encoder, outline_encoder
 from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
 from bertkit.model.modernbert import ModernBert
+from bertkit.model_folder import resolve
 
 Model = Encoder | MaskedLM | TokenTagger | SequenceClassifier
 
@@ -32,7 +32,7 @@ def load(folder: str | Path) -> Model:
         weights.verify()
         table = weight_table(layout)
         state = {row.ours: row.read(weights) for row in table}
-        _check_tied(layout, state, weights, path)
+        _check_copies(layout, weights, path)
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     model.load_state_dict(state, assign=True)
     for name, parameter in model.named_parameters():
@@ -41,8 +41,9 @@ def load(folder: str | Path) -> Model:
 
 
 def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
-    """Write the folder that `load` and transformers' Auto classes open. Weights take their place last and at once,
-    so a folder that has them is complete. `tokenizer` is saved with them by its own `save(folder)`."""
+    """Write the folder that `load` and transformers' Auto classes open. A model that was there before gives way as a
+    whole, so a folder with weights is complete and of one model. `tokenizer` is saved with them by its own
+    `save(folder)`; without one, a tokenizer that is there stays."""
     path = Path(folder)
     layout = layout_of(model)
     if tokenizer is not None and tokenizer.vocab_size > layout.config.vocab_size:
@@ -50,15 +51,15 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
             f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {layout.config.vocab_size}; "
             "save it with the tokenizer it was trained with"
         )
-    path.mkdir(parents=True, exist_ok=True)
-    if tokenizer is not None:
-        tokenizer.save(path)
-    write_layout(layout, path, special_ids=getattr(tokenizer, "special", None))
     state = model.state_dict()
     tensors: dict[str, Tensor] = {}
     for row in weight_table(layout):
         tensors.update(row.write(state[row.ours]))
-    save_weights(tensors, path)
+    with replacing(path) as unfinished:
+        if tokenizer is not None:
+            tokenizer.save(unfinished)
+        write_layout(layout, unfinished, special_ids=getattr(tokenizer, "special", None))
+        save_weights(tensors, unfinished)
 
 
 def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
@@ -115,11 +116,11 @@ def _check(table: list[Weight], model: Model, shapes: Shapes, layout: Layout, pa
             raise ValueError(f"{path}: weight {name!r} has no place in a {layout.architecture}")
 
 
-def _check_tied(layout: Layout, state: dict[str, Tensor], weights: Weights, path: Path) -> None:
-    """A second copy of tied weights must be a copy: reading one of two that differ would be a guess."""
-    name = layout.tied_name
-    if name in weights.shapes and not torch.equal(weights[name], state["encoder.tokens.weight"]):
-        raise ValueError(
-            f"{path}: config.json ties the embeddings to the head, but {name!r} differs from them; "
-            "set tie_word_embeddings to false to keep both"
-        )
+def _check_copies(layout: Layout, weights: Weights, path: Path) -> None:
+    """What tied weights have twice must be the same twice: reading one of two that differ would be a guess."""
+    for name, copy in layout.copies:
+        if name in weights.shapes and copy in weights.shapes and not torch.equal(weights[name], weights[copy]):
+            raise ValueError(
+                f"{path}: config.json ties the head to the embeddings, but {copy!r} differs from {name!r}; "
+                "set tie_word_embeddings to false if the file holds a head of its own"
+            )

@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bertkit.hf.folder import CONVERT
+from bertkit.model_folder import CONVERT
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _DIGEST = "bertkit_sha256"
+# What else readers would take a tokenizer from.
+_OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json", "spiece.model", "tokenizer.model")
 
 
 def open_weights(folder: Path) -> "Weights":
@@ -32,15 +35,33 @@ def open_weights(folder: Path) -> "Weights":
     raise ValueError(f"{folder} holds no {SINGLE}")
 
 
-def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:
-    """Write them under a temporary name, then rename. A digest in the header lets `load` notice flipped bits."""
-    ordered = [(name, tensor.detach().cpu().contiguous()) for name, tensor in sorted(tensors.items())]
-    temporary = folder / f".{SINGLE}.{os.getpid()}"
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A folder to write a model into, which then takes the place of the one in `folder`; other files there stay.
+
+    The old weights go first and the new ones come last: in between there is no model, never one of two halves.
+    """
+    unfinished = folder / ".unfinished"
+    if unfinished.is_dir():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(parents=True)
     try:
-        _write(ordered, temporary, {"format": "pt", _DIGEST: _digest(ordered)})
-        os.replace(temporary, folder / SINGLE)
+        yield unfinished
+        new = {path.name for path in unfinished.iterdir()}
+        old = [folder / SINGLE, folder / INDEX, *folder.glob("model-*.safetensors")]
+        old += [folder / name for name in _OTHER_TOKENIZERS if "tokenizer.json" in new]
+        for path in old:
+            path.unlink(missing_ok=True)
+        for name in sorted(new, key=lambda name: (name == SINGLE, name)):
+            os.replace(unfinished / name, folder / name)
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(unfinished)
+
+
+def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:
+    """Write them all in one file. A digest in the header lets `load` notice flipped bits."""
+    ordered = [(name, tensor.detach().cpu().contiguous()) for name, tensor in sorted(tensors.items())]
+    _write(ordered, folder / SINGLE, {"format": "pt", _DIGEST: _digest(ordered)})
 
 
 def _write(tensors: list[tuple[str, Tensor]], path: Path, metadata: dict[str, str]) -> None:

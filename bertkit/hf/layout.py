@@ -88,15 +88,24 @@ class Layout:
         return _CLASSES["bert" if self.family == "roberta" else self.family] + _KINDS[self.head]
 
     @property
-    def tied_name(self) -> str | None:
-        """Where a folder may repeat the embedding matrix for the head."""
-        tied = self.head == "masked-lm" and self.config.tie_word_embeddings
-        return f"{self.head_names.decoder}.weight" if tied else None
+    def embedding_name(self) -> str:
+        return f"{self.prefix}embeddings.{'tok' if self.family == 'modernbert' else 'word'}_embeddings.weight"
+
+    @property
+    def copies(self) -> list[tuple[str, str]]:
+        """What a folder may hold twice where the head is tied: the embedding matrix, and the bias beside it."""
+        if self.head != "masked-lm" or not self.config.tie_word_embeddings:
+            return []
+        names = self.head_names
+        pairs = [(self.embedding_name, f"{names.decoder}.weight"), (names.bias, f"{names.decoder}.bias")]
+        return [(name, copy) for name, copy in pairs if name != copy]
 
     def ignores(self, name: str) -> bool:
         """Whether a weight may be left unread: tables of numbers 0, 1, 2 …, weights stored twice, and what other
         pretraining tasks left behind."""
-        if name == self.tied_name or name.endswith(("embeddings.position_ids", "embeddings.token_type_ids")):
+        if name.endswith(("embeddings.position_ids", "embeddings.token_type_ids")):
+            return True
+        if name in (copy for _, copy in self.copies):
             return True
         if self.head == "masked-lm" and name in (self.head_names.bias, f"{self.head_names.decoder}.bias"):
             return self.family != "modernbert"

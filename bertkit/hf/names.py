@@ -49,7 +49,7 @@ def weight_table(layout: Layout) -> list[Weight]:
 def _bert_encoder(layout: Layout) -> list[Weight]:
     at = layout.prefix
     rows = [
-        Weight("tokens.weight", (f"{at}embeddings.word_embeddings.weight",)),
+        Weight("tokens.weight", (layout.embedding_name,)),
         Weight("positions.weight", (f"{at}embeddings.position_embeddings.weight",), skip=layout.first_position),
         Weight("types.weight", (f"{at}embeddings.token_type_embeddings.weight",)),
         *_pair("norm", f"{at}embeddings.LayerNorm"),
@@ -71,7 +71,7 @@ def _modernbert_encoder(layout: Layout) -> list[Weight]:
     config, at = layout.config, layout.prefix
     assert not isinstance(config, BertConfig)
     rows = [
-        Weight("tokens.weight", (f"{at}embeddings.tok_embeddings.weight",)),
+        Weight("tokens.weight", (layout.embedding_name,)),
         *_pair("norm", f"{at}embeddings.norm", bias=config.norm_bias),
     ]
     for i in range(config.num_hidden_layers):

@@ -1,24 +1,20 @@
 """Queries, keys and values of packed sequences enter, context vectors leave; sequence borders are never crossed.
 
 This file alone decides which kernel runs. On CUDA in half precision a variable-length kernel takes the whole pack.
-Elsewhere each run of equally long neighbours is one kernel call on a view of the pack: no padding is computed, and
-nothing is copied to make it rectangular. There, the softmax is written out, in memory that grows with the square of
-a length, where no fused kernel fits: with dropout on the attention weights, and on CUDA in fp32 or for some tokens
-of a window. A local window cuts a sequence into pieces, each with only the keys it can
-reach.
+Elsewhere a kernel is called on views of the pack, piece by piece: no padding is computed, and nothing is copied to
+make it rectangular. There, the softmax is written out, in memory that grows with the square of a length, where no
+fused kernel fits: with dropout on the attention weights, and on CUDA in fp32 or for some tokens of a window.
 """
 
-# T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for, N sequences in a run,
-# Q queries and K keys of a piece
+# T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for
 
 import itertools
-import math
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from bertkit.model.pieces import cut, hidden_band
 
 
 def attention(
@@ -71,7 +67,7 @@ def attention_weights(qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None =
     for start, end in itertools.pairwise(cu_seqlens.tolist()):
         query, key, _ = qkv_T3HE[start:end].permute(1, 2, 0, 3)
         place = torch.arange(end - start, device=query.device)
-        weights.append(_softmax(query, key, None if window is None else _band(place, place, window, query.dtype)))
+        weights.append(_softmax(query, key, None if window is None else hidden_band(place, place, window, query.dtype)))
     return weights
 
 
@@ -128,7 +124,7 @@ def _packed_attention(
     context = queries.new_empty(queries.shape)
     denominator = queries.new_empty(queries.shape[:2], dtype=_precise(queries))
     generator = _generator(packed, dropout, seed)
-    for piece in _pieces(cu_seqlens, index_M, reach):
+    for piece in cut(packed, cu_seqlens, index_M, reach):
         q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
         if _has_fused_kernel(q, dropout):
             part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=piece.band(q))
@@ -158,7 +154,7 @@ def _packed_attention_backward(
     grad_query = packed.new_empty(0) if query is None else torch.empty_like(query)
     queries, grad_queries = (packed[:, 0], grad_packed[:, 0]) if query is None else (query, grad_query)
     generator = _generator(packed, dropout, seed)
-    for piece in _pieces(cu_seqlens, index_M, reach):
+    for piece in cut(packed, cu_seqlens, index_M, reach):
         q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
         g, band = piece.queries_of(grad), piece.band(q)
         if _has_fused_kernel(q, dropout):
@@ -204,86 +200,8 @@ def _backward(ctx, grad, _):
 _packed_attention.register_autograd(_backward, setup_context=_save_for_backward)
 
 
-class _Piece(NamedTuple):
-    """Neighbouring sequences of one length, and which of their queries see which of their keys."""
-
-    query_rows: slice
-    """The sequences' rows among the queries."""
-    key_rows: slice
-    """The sequences' rows among the keys: every token of theirs."""
-    num_sequences: int
-    queries: slice
-    """Of each sequence's queries."""
-    keys: slice
-    """Of each sequence's tokens."""
-    query_places: Tensor | None = None
-    """Place of each query in its sequence, where a window hides some keys."""
-    window: int = -1
-
-    def queries_of(self, rows: Tensor) -> Tensor:
-        """A view (N, H, Q, ...) of values (rows, H, ...) that belong to queries."""
-        return rows[self.query_rows].unflatten(0, (self.num_sequences, -1))[:, self.queries].transpose(1, 2)
-
-    def keys_of(self, rows: Tensor) -> Tensor:
-        return rows[self.key_rows].unflatten(0, (self.num_sequences, -1))[:, self.keys].transpose(1, 2)
-
-    def band(self, like: Tensor) -> Tensor | None:
-        if self.query_places is None:
-            return None
-        key_places = torch.arange(self.keys.start, self.keys.stop, device=like.device)
-        return _band(self.query_places.to(like.device), key_places, self.window, like.dtype)
-
-
-def _pieces(cu_seqlens: Tensor, index_M: Tensor | None, reach: int) -> Iterator[_Piece]:
-    borders = cu_seqlens.tolist()
-    if index_M is not None:
-        yield from _pieces_at(borders, index_M, reach)
-        return
-    for start, end, length in _runs(borders):
-        rows, num_sequences = slice(start, end), (end - start) // length
-        if reach < 0 or reach >= length - 1:
-            whole = slice(0, length)
-            yield _Piece(rows, rows, num_sequences, whole, whole)
-            continue
-        # Short pieces waste fewer keys but cost more calls; the window itself is a good measure.
-        step = max(64, reach)
-        for first in range(0, length, step):
-            last = min(first + step, length)
-            keys = slice(max(0, first - reach), min(length, last + reach))
-            yield _Piece(rows, rows, num_sequences, slice(first, last), keys, torch.arange(first, last), reach)
-
-
-def _pieces_at(borders: list[int], index_M: Tensor, reach: int) -> Iterator[_Piece]:
-    """One piece a sequence that has any of the tokens asked for."""
-    query_borders = torch.searchsorted(index_M, torch.tensor(borders, device=index_M.device)).tolist()
-    for (start, end), (first, last) in zip(itertools.pairwise(borders), itertools.pairwise(query_borders), strict=True):
-        if first == last:
-            continue
-        places = None if reach < 0 or reach >= end - start - 1 else index_M[first:last] - start
-        queries, keys = slice(0, last - first), slice(0, end - start)
-        yield _Piece(slice(first, last), slice(start, end), 1, queries, keys, places, reach)
-
-
-def _runs(borders: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Start, end and length of each run of equally long neighbours; empty sequences are left out."""
-    run_start, run_length = 0, 0
-    for start, end in itertools.pairwise(borders):
-        if end - start != run_length:
-            if start > run_start:
-                yield run_start, start, run_length
-            run_start, run_length = start, end - start
-    if borders[-1] > run_start:
-        yield run_start, borders[-1], run_length
-
-
 def _has_fused_kernel(query: Tensor, dropout: float) -> bool:
     return query.device.type == "cpu" and dropout == 0
-
-
-def _band(query_places: Tensor, key_places: Tensor, window: int, dtype: torch.dtype) -> Tensor:
-    """(Q, K): 0 where a query may look, -inf elsewhere."""
-    far_QK = (query_places[:, None] - key_places).abs() > window
-    return torch.zeros(far_QK.shape, dtype=dtype, device=far_QK.device).masked_fill_(far_QK, -math.inf)
 
 
 def _softmax(query: Tensor, key: Tensor, band: Tensor | None) -> Tensor:

@@ -51,7 +51,7 @@ def attention_of(model_folder: str, text: str) -> Attention:
     import torch
 
     from bertkit.hf import load
-    from bertkit.hf.folder import resolve
+    from bertkit.model_folder import resolve
     from bertkit.report.probe import spelled
     from data_pipelines.tokenizer import load_tokenizer
 

@@ -58,6 +58,8 @@ def embedded_json(data: Any) -> str:
 
 def write_page(path: Path, page: str) -> None:
     """Whole or not at all: a page that is open in a browser is never found half written."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the file to write the page to")
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".new")
     # A lone surrogate can come out of a JSON file, and cannot be written.

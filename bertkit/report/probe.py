@@ -87,13 +87,14 @@ def _prepared_rows(recipe: "Recipe", facts: dict[str, Any]) -> Path:
     from bertkit.training.inputs import cache_folder
 
     cache = cache_folder(recipe.data.cache_dir)
-    for manifest in sorted(cache.glob("rows/*/manifest.json")):
+    given = [] if recipe.data.prepared is None else [Path(recipe.data.prepared) / "manifest.json"]
+    for manifest in given or sorted(cache.glob("rows/*/manifest.json")):
         try:
             if json.loads(manifest.read_bytes())["fingerprint"] == facts["rows"]:
                 return manifest.parent
         except (ValueError, KeyError, TypeError):
             continue
-    raise ValueError(f"the prepared rows of the run are no longer in {cache}")
+    raise ValueError(f"the prepared rows of the run are no longer in {recipe.data.prepared or cache}")
 
 
 def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tuple[list[MaskRate], int]":
@@ -112,7 +113,7 @@ def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tupl
     before = rows.gather(row_ids)
     after = collator.collate_rows(before, row_ids, np.zeros_like(row_ids), step=0)
     seen = MaskStatistics()
-    seen.add(before, after, collator.vocabulary.masking.special_V)
+    seen.add(before, after, collator.vocabulary.masking.maskable_V)
     return seen.rates(recipe.mask, len(collator.vocabulary.masking.drawable)), seen.rows
 
 

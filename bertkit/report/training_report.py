@@ -117,6 +117,8 @@ def _duration(seconds: float | None) -> str:
 
 def _notes(runs: list[Run]) -> Html | None:
     notes = [f"{run.name}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
+    if len({run.recipe.get("task") for run in runs}) > 1:
+        notes.insert(0, "These runs learn different tasks, so their losses and accuracies do not compare.")
     return tag("ul", [tag("li", note) for note in notes], class_="notes") if notes else None
 
 

@@ -1,6 +1,7 @@
 """Measured numbers enter; what to change leaves, each hint at most once a run."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,50 +10,82 @@ import torch
 class Adviser:
     """Says what to change when input stalls, memory is nearly full, or the loss stays at the unigram level."""
 
-    def __init__(self, *, total_steps: int, unigram: float, num_workers: int, free_memory: Callable[[], float]):
+    def __init__(
+        self,
+        *,
+        total_steps: int,
+        unigram: float | None,
+        num_workers: int | None,
+        free_memory: Callable[[], float],
+        memory_remedy: str = "a smaller train.micro_batch or train.gradient_checkpointing=true needs less",
+    ):
+        """`unigram` and `num_workers` are None where there is no such level, or no such setting."""
         self._total_steps, self._unigram, self._num_workers = total_steps, unigram, num_workers
-        self._free_memory = free_memory
+        self._free_memory, self._memory_remedy = free_memory, memory_remedy
         self._given: set[str] = set()
         self._lowest = float("inf")
 
     def consider(self, step: int, values: dict[str, Any]) -> Iterator[str]:
         """Advice that these measurements call for and that was not given yet."""
         self._lowest = min(self._lowest, values["loss"])
-        for kind, due, text in (
-            ("input", step > 1 and values["input_stall"] > 0.2, self._input(values)),
-            ("memory", self._free_memory() < 0.05, _MEMORY),
-            ("flat", self._flat(step), self._flat_text()),
+        for kind, text in (
+            ("input", self._input(step, values["input_stall"])),
+            ("memory", self._memory()),
+            ("flat", self._flat(step)),
         ):
-            if due and kind not in self._given:
+            if text and kind not in self._given:
                 self._given.add(kind)
                 yield text
 
-    def _input(self, values: dict[str, Any]) -> str:
+    def _input(self, step: int, stall: float) -> str:
+        """The first step waits for workers to start."""
+        if self._num_workers is None or step <= 1 or stall <= 0.2:
+            return ""
         more = max(2, 2 * self._num_workers)
-        return f"{values['input_stall']:.0%} of the time goes into waiting for batches; try run.num_workers={more}"
+        return f"{stall:.0%} of the time goes into waiting for batches; try run.num_workers={more}"
 
-    def _flat(self, step: int) -> bool:
+    def _memory(self) -> str:
+        return "" if self._free_memory() >= 0.05 else f"memory is nearly full; {self._memory_remedy}"
+
+    def _flat(self, step: int) -> str:
         """A quarter of the run done, two hundred steps at least, and no better than guessing by frequency."""
-        return step >= max(200, self._total_steps // 4) and self._lowest > self._unigram - 0.1
-
-    def _flat_text(self) -> str:
+        if self._unigram is None or step < max(200, self._total_steps // 4) or self._lowest <= self._unigram - 0.1:
+            return ""
         return (
             f"the loss is still near {self._unigram:.2f}, which knowing word frequencies alone would reach; "
             "try a lower optim.lr, a longer optim.warmup, or model.architecture=modernbert, which leaves it sooner"
         )
 
 
-_MEMORY = "memory is nearly full; a smaller train.micro_batch or train.gradient_checkpointing=true needs less"
-
-
 def free_memory(device: torch.device) -> float:
-    """Share of the device's memory that is free; 1 where nobody knows."""
+    """Share of the memory that may be used and was free when the device was fullest; 1 where nobody knows."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        return free / total
+        # What torch keeps for later is as good as free, but for what a step needs at its height.
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.max_memory_allocated(device)
+        return (free + max(kept, 0)) / total
+    return min(_free_of_machine(), _free_of_container())
+
+
+def _free_of_machine(meminfo: Path = Path("/proc/meminfo")) -> float:
     try:
-        with open("/proc/meminfo") as file:
-            sizes = {line.split(":")[0]: int(line.split()[1]) for line in file}
+        sizes = {name: int(rest.split()[0]) for name, rest in map(_split, meminfo.read_text().splitlines())}
         return sizes["MemAvailable"] / sizes["MemTotal"]
     except (OSError, KeyError, ValueError, IndexError):
         return 1.0
+
+
+def _free_of_container(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
+    """Of a container with a limit of its own: what the machine has left is not for it."""
+    try:
+        limit, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
+        # Files that were read count as used until somebody needs the room.
+        kept = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
+        return (limit - used + int(kept)) / limit
+    except (OSError, KeyError, ValueError, ZeroDivisionError):  # "max" is no number: there is no limit
+        return 1.0
+
+
+def _split(line: str) -> tuple[str, str]:
+    name, _, rest = line.partition(":")
+    return name, rest

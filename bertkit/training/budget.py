@@ -28,8 +28,10 @@ def decide_steps(
     model: nn.Module,
     optimizers: list[torch.optim.Optimizer],
     accelerator: Accelerator,
+    spent: float = 0.0,
 ) -> int:
-    """How many steps fit the recipe's budget. Model and optimizers are left as they were."""
+    """How many steps fit the recipe's budget, of which `spent` seconds are gone. Model and optimizers are left as
+    they were."""
     train = recipe.train
     if train.steps is not None:
         return train.steps
@@ -37,7 +39,7 @@ def decide_steps(
         return steps_for_rows(train.tokens * len(inputs.train) / inputs.train.num_tokens, train)
     assert train.minutes is not None
     seconds = seconds_per_row(recipe, inputs, model, optimizers, accelerator)
-    return agree_on(accelerator, steps_for_rows(train.minutes * 60 / seconds, train))
+    return agree_on(accelerator, steps_for_rows(max(0.0, train.minutes * 60 - spent) / seconds, train))
 
 
 def seconds_per_row(

@@ -1,6 +1,8 @@
 """A recipe and its inputs enter, the model to train leaves: new, or imported and widened by new tokens."""
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from bertkit.model import Bert, MaskedLM, ModernBert, build_encoder
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
 from bertkit.recipe import BertSection, ImportedSection, Recipe
 from bertkit.training.inputs import Inputs
+from bertkit.training.neighbors import start_from_neighbors
 from data_pipelines.keyed import fold
 
 # V vocabulary
@@ -17,8 +20,9 @@ from data_pipelines.keyed import fold
 
 def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
     """The model at step 0."""
-    if isinstance(recipe.model, ImportedSection):
-        return import_model(recipe.model.init, recipe.data.seq_len, inputs)
+    if inputs.init is not None:
+        return import_model(inputs.init, inputs)
+    assert not isinstance(recipe.model, ImportedSection), "its folder is among the inputs"
     cls: type[EncoderConfig] = BertConfig if isinstance(recipe.model, BertSection) else ModernBertConfig
     tokenizer = inputs.tokenizer
     config = replace(part(recipe.model, cls), vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id)
@@ -26,7 +30,15 @@ def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
     return MaskedLM(build_encoder(config, encoder_seed), head_seed)
 
 
-def import_model(folder: str, seq_len: int, inputs: Inputs) -> MaskedLM:
+def warm_start(model: MaskedLM, recipe: Recipe, inputs: Inputs) -> float:
+    """Give the embeddings of a new model the start its recipe asks for; says how many seconds that took."""
+    start = time.perf_counter()
+    if getattr(recipe.model, "embeddings", "random") == "neighbors":
+        start_from_neighbors(model, inputs.train, inputs.tokenizer.special.special_ids, recipe.run.seed)
+    return time.perf_counter() - start
+
+
+def import_model(folder: Path, inputs: Inputs) -> MaskedLM:
     """A published model to go on from; a bare encoder gets a new head."""
     model = bertkit.load(folder)
     if isinstance(model, (Bert, ModernBert)):
@@ -35,10 +47,6 @@ def import_model(folder: str, seq_len: int, inputs: Inputs) -> MaskedLM:
         model = MaskedLM(model)
     if not isinstance(model, MaskedLM):
         raise ValueError(f"{folder} holds a {type(model).__name__}; only an encoder or a masked-LM can be trained on")
-    if seq_len > model.config.max_position_embeddings:
-        raise ValueError(
-            f"data.seq_len={seq_len} is longer than the {model.config.max_position_embeddings} positions of {folder}"
-        )
     if inputs.old_pieces:
         model = widened(model, inputs.old_pieces)
     if inputs.tokenizer.vocab_size > model.config.vocab_size:

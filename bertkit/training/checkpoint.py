@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors.torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from bertkit.training import durable
@@ -83,11 +84,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
         if expected != _identity(data):
             raise ValueError(f"{path / name} is not what was saved (sha256 differs)")
         if name.endswith(".safetensors"):
-            tensors[name.removesuffix(".safetensors")] = safetensors.torch.load(data)
+            tensors[name.removesuffix(".safetensors")] = _tensors(path / name, data)
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         raise ValueError(f"{path} is not the folder of a checkpoint (step-00000000)")
-    return Checkpoint(int(match[1]), tensors, json.loads(files["state.json"]))
+    return Checkpoint(int(match[1]), tensors, _state(path / "state.json", files["state.json"], int(match[1])))
 
 
 def checkpoints(folder: Path) -> list[tuple[int, Path]]:
@@ -108,15 +109,15 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             durable.write_file(temporary / name, data)
         durable.sync_folder(temporary)
+        if target.exists():  # damaged, and passed over when the run was resumed
+            durable.move(target, target.with_name(f".old-{target.name}"))
+        durable.move(temporary, target)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         free = shutil.disk_usage(target.parent).free
         raise OSError(
             f"{target}: {error.strerror or error}; a checkpoint needs {needed:,} bytes, {free:,} are free"
         ) from error
-    if target.exists():  # damaged, and passed over when the run was resumed
-        durable.move(target, target.with_name(f".old-{target.name}"))
-    durable.move(temporary, target)
 
 
 def _prune(folder: Path, *, newest: int, keep: int, best_step: int | None) -> None:
@@ -125,7 +126,10 @@ def _prune(folder: Path, *, newest: int, keep: int, best_step: int | None) -> No
     kept = {step for step, _ in [entry for entry in found if entry[0] <= newest][-keep:]} | {best_step}
     for step, path in found:
         if step not in kept:
-            durable.move(path, path.with_name(f".old-{path.name}"))
+            try:
+                durable.move(path, path.with_name(f".old-{path.name}"))
+            except OSError as error:
+                log.warning("%s could not be removed: %s", path, error.strerror)
     _remove_leftovers(folder)
 
 
@@ -147,6 +151,24 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _tensors(path: Path, data: bytes) -> dict[str, Tensor]:
+    """A hash says that a file is what its writer wrote, not who the writer was."""
+    try:
+        return safetensors.torch.load(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no safetensors file: {error}") from None
+
+
+def _state(path: Path, data: bytes, step: int) -> dict[str, Any]:
+    try:
+        state = json.loads(data)
+        if state["step"] != step:
+            raise ValueError
+        return dict(state)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not what a run remembers of step {step}") from None
 
 
 def _manifest(path: Path, data: bytes) -> dict[str, dict[str, Any]]:

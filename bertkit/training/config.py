@@ -53,13 +53,19 @@ class TrainConfig:
             raise ValueError(f"steps, tokens, minutes: exactly one says how long to train, got {found}")
         if self.steps is not None and self.steps < 0:
             raise ValueError(f"steps must be at least 0, got {self.steps}")
+        if self.steps is not None and self.steps > 2**40:
+            raise ValueError(f"steps must be at most {2**40}, got {self.steps}")
         for name in ("tokens", "minutes"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be greater than 0, got {value}")
+            if value is not None and value > 1e18:
+                raise ValueError(f"{name} must be at most 1e18, got {value}")
         for name in ("global_batch", "micro_batch", "max_bad_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if getattr(self, name) > 2**31:
+                raise ValueError(f"{name} must be at most {2**31}, got {getattr(self, name)}")
         if self.clip_norm < 0:
             raise ValueError(f"clip_norm must be at least 0, got {self.clip_norm}")
         if not 0 <= self.batch_warmup <= 1:

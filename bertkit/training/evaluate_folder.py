@@ -10,10 +10,10 @@ from accelerate import Accelerator
 
 import bertkit
 from bertkit.model import MaskedLM
+from bertkit.model_folder import resolve
 from bertkit.training.config import EvaluateConfig
 from bertkit.training.held_out import HeldOut
 from bertkit.training.pseudo_perplexity import pseudo_perplexity
-from bertkit.training.run_folder import EXPORT
 from data_pipelines.config import CorpusConfig, PrepareConfig
 from data_pipelines.corpus import read_documents
 from data_pipelines.prepare import prepare
@@ -24,9 +24,7 @@ from data_pipelines.tokenizer import load_tokenizer
 def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig) -> dict[str, Any]:
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
     torch.set_flush_denormal(True)
-    folder = Path(model_folder)
-    if (folder / EXPORT).is_dir():
-        folder = folder / EXPORT
+    folder = resolve(model_folder)
     model = bertkit.load(folder)
     if not isinstance(model, MaskedLM):
         raise ValueError(f"{folder} holds a {type(model).__name__}, which predicts no tokens; a masked-LM is needed")

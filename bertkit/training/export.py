@@ -9,6 +9,7 @@ import bertkit
 from bertkit.hf import Model
 from bertkit.recipe import ImportedSection, Recipe, to_yaml
 from bertkit.training import durable
+from data_pipelines.manifest import read_manifest
 from data_pipelines.tokenizer import Tokenizer
 
 
@@ -42,19 +43,14 @@ def write_folder(folder: Path, write: Callable[[Path], object]) -> None:
 
 def model_card(recipe: Recipe, facts: dict[str, Any], scores: dict[str, Any] | None) -> str:
     """What the model was trained on, for how long, and how well it does."""
-    names = [Path(source).name for source in recipe.data.corpus]
+    sources = recipe.data.corpus
+    if recipe.data.prepared is not None:
+        sources = [source["name"] for source in read_manifest(Path(recipe.data.prepared))["identity"]["sources"]]
+    names = [Path(source).name for source in sources]
     kind = (
         f"went on from {recipe.model.init}" if isinstance(recipe.model, ImportedSection) else recipe.model.architecture
     )
     lines = [
-        "---",
-        "library_name: transformers",
-        "pipeline_tag: fill-mask",
-        "tags: [bertkit, fill-mask]",
-        "---",
-        "",
-        f"# {Path(recipe.run.dir).name}",
-        "",
         f"A masked-language model ({kind}, {facts['parameters']:,} parameters) pretrained with "
         f"[bertkit](https://pypi.org/project/bertkit/) {bertkit.__version__}.",
         "",
@@ -74,15 +70,16 @@ def model_card(recipe: Recipe, facts: dict[str, Any], scores: dict[str, Any] | N
         "",
         'print(pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("Some text with a [MASK] in it."))',
         "```",
-        "",
-        "## Recipe",
-        "",
-        "```yaml",
-        to_yaml(recipe).rstrip(),
-        "```",
-        "",
     ]
-    return "\n".join(lines)
+    return framed_card(recipe, "fill-mask", lines)
+
+
+def framed_card(recipe: Any, pipeline: str, lines: list[str]) -> str:
+    """A card of these lines: above them what the hub wants to know and a title, below them the recipe."""
+    head = ["---", "library_name: transformers", f"pipeline_tag: {pipeline}", f"tags: [bertkit, {pipeline}]", "---"]
+    title = f"# {Path(recipe.run.dir).name}"
+    below = ["## Recipe", "", "```yaml", to_yaml(recipe).rstrip(), "```", ""]
+    return "\n".join([*head, "", title, "", *lines, "", *below])
 
 
 def _score_lines(scores: dict[str, Any] | None, mask_rate: float) -> list[str]:

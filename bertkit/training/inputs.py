@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.fields import part, plain
+from bertkit.hf.config import read_config
+from bertkit.hf.layout import read_json
+from bertkit.model_folder import HUB_PREFIX, resolve
 from bertkit.progress import Update, progress_bar
 from bertkit.recipe import ImportedSection, Recipe
 from bertkit.training import durable
@@ -22,8 +25,9 @@ from bertkit.training.lock import locked
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.corpus import fingerprint_sources, read_documents
 from data_pipelines.extend import extend_tokenizer
+from data_pipelines.manifest import MANIFEST, read_manifest
 from data_pipelines.prepare import prepare
-from data_pipelines.shards import MANIFEST, Rows, open_rows
+from data_pipelines.shards import Rows, open_rows
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 _EXTEND_DOCUMENTS = 20_000
@@ -34,25 +38,36 @@ class Inputs(NamedTuple):
     tokenizer: Tokenizer
     train: Rows
     validation: Rows
-    corpus: str
-    """Fingerprint of the text."""
+    corpus: str | None
+    """Fingerprint of the text; None where the recipe names rows that were prepared before."""
     old_pieces: dict[int, list[int]]
     """The ids that each token of an extended vocabulary replaces; empty without an extension."""
+    init: Path | None
+    """Folder of the model to go on from, wherever the recipe says it is; None for a new one."""
     old_domain: Rows | None
     """Rows of the text that an imported model knew before, where the recipe names any."""
 
     def facts(self) -> dict[str, Any]:
         """What must not change while a run goes on."""
-        return {"corpus": self.corpus, "tokenizer": self.tokenizer.fingerprint, "rows": self.train.fingerprint}
+        text = {} if self.corpus is None else {"corpus": self.corpus}
+        return text | {"tokenizer": self.tokenizer.fingerprint, "rows": self.train.fingerprint}
 
 
 def prepare_inputs(recipe: Recipe, loud: bool = True) -> Inputs:
     """Find or make the tokenizer and the shards that the recipe asks for; `loud` shows progress."""
-    corpus, config = part(recipe.data, CorpusConfig), part(recipe.data, PrepareConfig)
     cache = cache_folder(recipe.data.cache_dir)
-    text = fingerprint_text(corpus, cache)
-    tokenizer_folder = _tokenizer_folder(recipe, corpus, text, cache, loud)
-    rows_folder = _rows_folder(corpus, text, tokenizer_folder, config, cache, loud)
+    init = resolve(recipe.model.init) if isinstance(recipe.model, ImportedSection) else None
+    if init is not None:
+        _check_positions(init, recipe.data.seq_len)
+    if recipe.data.prepared is not None:
+        text, rows_folder = None, Path(recipe.data.prepared)
+        tokenizer_folder = rows_folder / "tokenizer"
+        _check_prepared(rows_folder, init)
+    else:
+        corpus, config = part(recipe.data, CorpusConfig), part(recipe.data, PrepareConfig)
+        text = fingerprint_text(corpus, cache)
+        tokenizer_folder = _tokenizer_folder(recipe, init, corpus, text, cache, loud)
+        rows_folder = _rows_folder(corpus, text, tokenizer_folder, config, cache, loud)
     extension = tokenizer_folder / "old_pieces.json"
     old_pieces = json.loads(extension.read_bytes()) if extension.is_file() else {}
     return Inputs(
@@ -61,6 +76,7 @@ def prepare_inputs(recipe: Recipe, loud: bool = True) -> Inputs:
         validation=open_rows(rows_folder, "validation"),
         corpus=text,
         old_pieces={int(index): pieces for index, pieces in old_pieces.items()},
+        init=init,
         old_domain=_old_domain(recipe, tokenizer_folder, cache, loud),
     )
 
@@ -78,6 +94,28 @@ def fingerprint_text(corpus: CorpusConfig, cache: Path) -> str:
 
 def cache_folder(chosen: str | None) -> Path:
     return Path(chosen or os.environ.get("BERTKIT_CACHE") or "~/.cache/bertkit").expanduser()
+
+
+def _check_positions(folder: Path, seq_len: int) -> None:
+    """Refuse rows that a model cannot take before any time goes into preparing them."""
+    path = folder / "config.json"
+    _, config, _ = read_config(read_json(path), path)
+    if seq_len > config.max_position_embeddings:
+        raise ValueError(
+            f"data.seq_len={seq_len} is longer than the {config.max_position_embeddings} positions of {folder}"
+        )
+
+
+def _check_prepared(folder: Path, init: Path | None) -> None:
+    """Refuse rows whose ids mean something else to the tokenizer beside them, or to the model to go on from."""
+    made_with = read_manifest(folder)["identity"]["tokenizer"]
+    if load_tokenizer(folder / "tokenizer").fingerprint != made_with:
+        raise ValueError(f"{folder / 'tokenizer'} is not the tokenizer that the rows beside it were made with")
+    if init is not None and load_tokenizer(init).fingerprint != made_with:
+        raise ValueError(
+            f"data.prepared={folder} was made with another tokenizer than that of model.init={init}; "
+            f"prepare the text again with --tokenizer {init}"
+        )
 
 
 def _rows_folder(
@@ -98,11 +136,13 @@ def _rows_folder(
     return folder
 
 
-def _tokenizer_folder(recipe: Recipe, corpus: CorpusConfig, text: str, cache: Path, loud: bool) -> Path:
+def _tokenizer_folder(
+    recipe: Recipe, init: Path | None, corpus: CorpusConfig, text: str, cache: Path, loud: bool
+) -> Path:
     """The tokenizer that is given, trained on the corpus, or given and extended by the corpus."""
-    given = recipe.model.init if isinstance(recipe.model, ImportedSection) else recipe.tokenizer.path
+    given = init or _local(recipe.tokenizer.path)
     if given is not None and not recipe.tokenizer.extend:
-        return Path(given)
+        return given
     config = part(recipe.tokenizer, TokenizerConfig)
     how = plain(config) if given is None else [load_tokenizer(given).fingerprint, recipe.tokenizer.extend]
     folder = cache / "tokenizers" / _digest([text, how])
@@ -128,6 +168,13 @@ def _tokenizer_folder(recipe: Recipe, corpus: CorpusConfig, text: str, cache: Pa
     return folder
 
 
+def _local(path: str | None) -> Path | None:
+    """Where a given tokenizer lies, fetched if it is one of the hub."""
+    if path is None:
+        return None
+    return resolve(path) if path.startswith(HUB_PREFIX) else Path(path)
+
+
 def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Path) -> None:
     texts = (document.text for document in islice(read_documents(corpus), _EXTEND_DOCUMENTS))
     extension = extend_tokenizer(tokenizer, texts, num_new)
@@ -143,7 +190,7 @@ def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Pa
 def _old_domain(recipe: Recipe, tokenizer_folder: Path, cache: Path, loud: bool) -> Rows | None:
     if not isinstance(recipe.model, ImportedSection) or not recipe.model.old_domain:
         return None
-    corpus = replace(part(recipe.data, CorpusConfig), corpus=recipe.model.old_domain)
+    corpus = part(replace(recipe.data, corpus=recipe.model.old_domain, prepared=None), CorpusConfig)
     config = replace(part(recipe.data, PrepareConfig), validation_share=0.0)
     text = fingerprint_text(corpus, cache)
     return open_rows(_rows_folder(corpus, text, tokenizer_folder, config, cache, loud), "train")

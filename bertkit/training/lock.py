@@ -18,7 +18,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
     this one ends with the process that took it, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # it will be emptied
     try:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -8,7 +8,7 @@ counters, and nothing else needs to be remembered.
 import contextlib
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from bertkit.fields import build
 from bertkit.recipe import Recipe
 from bertkit.training.advice import Adviser, free_memory
 from bertkit.training.budget import decide_steps
-from bertkit.training.build import build_model
+from bertkit.training.build import build_model, warm_start
+from bertkit.training.checkpoint import checkpoints
+from bertkit.training.company import Company
 from bertkit.training.evaluate import unigram_loss
 from bertkit.training.export import export_model, model_card
 from bertkit.training.held_out import HeldOut
@@ -27,12 +30,15 @@ from bertkit.training.inputs import Inputs, prepare_inputs
 from bertkit.training.lock import locked
 from bertkit.training.optim import build_optimizers, set_lr
 from bertkit.training.peak import count_flops, measure_peak
+from bertkit.training.progress import Progress
 from bertkit.training.ranks import agree_on, start_accelerator, wrap
 from bertkit.training.resume import resume, save
 from bertkit.training.run_folder import (
+    CHECKPOINTS,
     EXPORT,
     check_facts,
     check_start,
+    make_places,
     read_facts,
     write_facts,
     write_recipe,
@@ -58,43 +64,37 @@ def pretrain(recipe: Recipe) -> int:
         if first_rank:
             until_exit.enter_context(locked(folder / ".lock"))
             write_recipe(folder, recipe)
+            make_places(folder)
+        company = until_exit.enter_context(Company())
         inputs = prepare_inputs(recipe, loud=first_rank)
         check_facts(folder, inputs.facts())
         signals = until_exit.enter_context(StopSignals())
         accelerator = start_accelerator(folder, recipe.train.precision, recipe.run.trackers)
         until_exit.callback(accelerator.end_training)
+        company.met()
         return train(recipe, inputs, accelerator, signals)
-
-
-@dataclass
-class Progress:
-    """All that the loop remembers beside weights and moments."""
-
-    step: int = 0
-    seconds: float = 0.0
-    tokens: int = 0
-    bad_steps: int = 0
-    best_step: int | None = None
-    best_loss: float | None = None
 
 
 def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: StopSignals) -> int:
     """Build or resume, loop over the steps, export."""
     folder = Path(recipe.run.dir)
     bare = build_model(recipe, inputs)
+    # A run that goes on has its embeddings in the checkpoint.
+    start_seconds = 0.0 if checkpoints(folder / CHECKPOINTS) else warm_start(bare, recipe, inputs)
     bare.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
     num_parameters = sum(param.numel() for param in bare.parameters())
-    flops = count_flops(bare, bare.config.vocab_size, bare.config.hidden_size)
+    flops = count_flops(bare)
     model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim), recipe.train.compile)
     model.train()
 
     facts = agree_on(accelerator, read_facts(folder))
     if facts is None:
-        facts = inputs.facts() | {"total_steps": decide_steps(recipe, inputs, model, optimizers, accelerator)}
+        total_steps = decide_steps(recipe, inputs, model, optimizers, accelerator, start_seconds)
+        facts = inputs.facts() | {"total_steps": total_steps}
         if accelerator.is_main_process:
             write_facts(folder, facts)
     total_steps = int(facts["total_steps"])
-    progress = Progress(**resume(folder, model, optimizers, accelerator))
+    progress = build(Progress, {"seconds": start_seconds} | resume(folder, model, optimizers, accelerator))
     if progress.step >= total_steps and (folder / EXPORT).is_dir():
         if accelerator.is_main_process:
             _say(f"{folder} is finished: {progress.step} steps; the model is in {folder / EXPORT}")
@@ -163,20 +163,13 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
                 stop=bool(signals.number),
             )
             watch.step(step, result, recipe.optim.lr * share)
-            progress.step, progress.seconds, progress.tokens = step + 1, watch.seconds, watch.tokens
-            progress.bad_steps = 0 if result.applied else progress.bad_steps + 1
-            if progress.bad_steps >= recipe.train.max_bad_steps:
-                raise ValueError(
-                    f"loss or gradients were not finite in {progress.bad_steps} steps in a row, up to {step + 1}; "
-                    "lower optim.lr, lengthen optim.warmup or lower train.clip_norm, and start in another run.dir"
-                )
+            progress.finish_step(result, watch, recipe.train.max_bad_steps)
 
             last, improved = progress.step == total_steps, False
             if not result.stop and (last or _due(progress.step, recipe.eval.every)):
                 with watch.paused():
                     scores = evaluate_and_record(held_out, model, accelerator, watch, progress.step, "eval")
-                if scores is not None and (progress.best_loss is None or scores["loss"] < progress.best_loss):
-                    progress.best_step, progress.best_loss, improved = progress.step, scores["loss"], True
+                improved = scores is not None and progress.note_score(-scores["loss"])
             if last or improved or result.stop or _due(progress.step, recipe.run.save_every):
                 with watch.paused():
                     save(folder, asdict(progress), model, optimizers, accelerator, recipe.run.keep)

@@ -20,13 +20,16 @@ def check_start(recipe: Recipe) -> None:
     """Refuse what can be seen to fail before anything heavy is imported or anything is written."""
     check_batch(recipe.train.global_batch, recipe.train.first_batch)
     check_recipe(Path(recipe.run.dir), recipe)
-    find_sources(part(recipe.data, CorpusConfig))
+    if recipe.data.prepared is None:
+        find_sources(part(recipe.data, CorpusConfig))
     given = {"tokenizer.path": recipe.tokenizer.path}
     if isinstance(recipe.model, ImportedSection):
         given["model.init"] = recipe.model.init
+        if recipe.model.old_domain:
+            find_sources(CorpusConfig(corpus=recipe.model.old_domain))
     for key, path in given.items():
-        if path is not None and not Path(path).exists():
-            raise ValueError(f"{key}={path}: there is no such folder")
+        if path is not None and not path.startswith("hf:") and not Path(path).exists():
+            raise ValueError(f"{key}={path}: there is no such folder; of the Hugging Face hub name hf:OWNER/NAME")
 
 
 def num_launched() -> int:
@@ -40,17 +43,42 @@ def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHA
         return
     if not folder.is_dir():
         raise ValueError(f"run.dir={folder} is a file; choose another folder")
-    if not (folder / RECIPE).is_file():
-        others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        if others:
-            raise ValueError(f"run.dir={folder} holds other things ({others[0]}) and no run; choose an empty folder")
+    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    # A start that failed, say for a name that nobody has, leaves a recipe and at most an empty place for checkpoints.
+    begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
+    if not found or (RECIPE in found and not begun):
         return
+    if RECIPE not in found:
+        raise ValueError(f"run.dir={folder} holds other things ({found[0]}) and no run; choose an empty folder")
     changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe, may_change)
     if changes:
         raise ValueError(
             f"{folder} holds a run of another recipe ({'; '.join(changes)}); "
             "run with the old values to go on, or choose another run.dir"
         )
+
+
+def make_places(folder: Path) -> None:
+    """Make the folder of checkpoints, and refuse before training what could not be written then."""
+    checkpoints, metrics = folder / CHECKPOINTS, folder / METRICS
+    for path in (checkpoints, folder / EXPORT, metrics):
+        if path.is_symlink():
+            raise ValueError(
+                f"{path} is a link, and a run writes to its own folder only; put what it leads to in its place"
+            )
+        if path.exists() and path.is_dir() != (path != metrics):
+            raise ValueError(
+                f"{path} is a {'file' if path != metrics else 'folder'}, which it must not be; move it away"
+            )
+    if metrics.is_file() and not checkpoints.exists():
+        raise ValueError(
+            f"{folder} has trained before, but {checkpoints} is gone; "
+            "restore it from a backup, or choose another run.dir to start over"
+        )
+    checkpoints.mkdir(exist_ok=True)
+    probe = checkpoints / ".writable"
+    durable.replace_file(probe, b"")
+    probe.unlink()
 
 
 def write_recipe(folder: Path, recipe: Any) -> None:
@@ -75,11 +103,11 @@ def check_facts(folder: Path, facts: dict[str, Any]) -> None:
         "corpus": "the text of data.corpus",
         "labeled": "the labeled data",
         "tokenizer": "the tokenizer",
-        "rows": "the prepared rows",
+        "rows": "the prepared rows" if "corpus" in facts else "what data.prepared holds",
         "init": "the model of model.init",
     }
     for key, name in names.items():
-        if key in before and before[key] != facts[key]:
+        if key in before and key in facts and before[key] != facts[key]:
             raise ValueError(
                 f"{name} changed since {folder} began ({before[key][:12]} -> {facts[key][:12]}); "
                 "restore it to go on, or choose another run.dir"

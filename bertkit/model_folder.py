@@ -18,8 +18,11 @@ def resolve(folder: str | Path) -> Path:
         return _download(name.removeprefix(HUB_PREFIX))
     path = Path(folder)
     if path.is_dir():
-        exported = path / EXPORT
-        return exported if exported.is_dir() and not (path / "config.json").exists() else path
+        if (path / "config.json").exists():
+            return path
+        if not (path / EXPORT).is_dir() and (path / "recipe.yaml").exists():
+            raise ValueError(f"{path} is a run that has no model yet; run its command again and let it end")
+        return path / EXPORT if (path / EXPORT).is_dir() else path
     if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt"):
         raise ValueError(f"{path} is a pickle, which runs code when opened; {CONVERT}")
     if path.is_file():
@@ -32,6 +35,12 @@ def resolve(folder: str | Path) -> Path:
     )
 
 
+def check_named(folder: str | Path) -> None:
+    """Refuse what `resolve` would refuse, without the network; a verb asks before it imports anything heavy."""
+    if not str(folder).startswith(HUB_PREFIX):
+        resolve(folder)
+
+
 CONVERT = (
     "in an environment you trust, load it with transformers and call model.save_pretrained(DIR), "
     "which writes model.safetensors; then name DIR"
@@ -41,8 +50,10 @@ CONVERT = (
 def _download(name: str) -> Path:
     from huggingface_hub import HfApi, snapshot_download
 
+    from data_pipelines.hub import end_silence
+
+    end_silence()
     try:
-        # The download itself would wait forever for a hub that accepts and stays silent.
         HfApi().repo_info(name, timeout=5)
     except Exception as error:
         try:

@@ -1,0 +1,229 @@
+"""Sizes of text enter; how time and memory grow with them leaves: not at all, but for what has to be read once.
+
+Four laws are shown. A step takes time in proportion to its tokens, where rows are short. The batch of a late step is
+there as soon as that of the first. Preparing and training hold no more memory on more text. A run on prepared text
+starts as soon on much as on little.
+"""
+
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+import torch
+
+from bertkit.bench.generated import generated_documents
+from bertkit.bench.load import prepared
+from bertkit.bench.measure import Row, apart, compare, interleaved
+from bertkit.bench.step import Workload, make_batch, our_step
+from bertkit.recipe import Recipe, read_recipe
+from data_pipelines.collator import MaskingCollator
+from data_pipelines.config import MaskConfig
+from data_pipelines.loader import load_steps
+from data_pipelines.plan import Plan
+
+_SHORT_ROWS = Workload(layers=4, width=256, vocab_size=8192, rows=32, length=32, ragged=False)
+_LATE = (0, 10**3, 10**6, 10**9)
+_RECIPE = "bert-tiny"
+_TRAINED_STEPS = 20
+
+
+def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = None) -> tuple[list[Row], list[str]]:
+    """Rows for more and more tokens a step, later and later steps, and more and more megabytes of text."""
+    torch.set_flush_denormal(True)
+    sizes = sizes or ([1, 4] if quick else [10, 100, 1000])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps, seeks = _step_rows(quick), _seek_rows(folder, quick)
+        tokenizer_path = folder / "tokenizer"
+        seen = {size: _of_size(size, folder, tokenizer_path) for size in sorted(sizes)}
+    by_size = [row for kind in zip(*(_rows_of(size, one) for size, one in seen.items()), strict=True) for row in kind]
+    first, last = seen[min(seen)], seen[max(seen)]
+    sizes_told = f"From {min(seen):g} to {max(seen):g} MB"
+    notes = [
+        f"A token costs {steps[0].ours / steps[-1].ours:.2f} times as much in a step of 16 times the tokens.",
+        f"The batch of step {_LATE[-1]:,} takes {seeks[0].ours / seeks[-1].ours:.2f} times as long as that of step 0.",
+        f"{sizes_told}, preparing takes {last.prepare_mb / max(first.prepare_mb, 1):.2f} and training "
+        f"{last.train_mb / max(first.train_mb, 1):.2f} times the memory; starting a run takes "
+        f"{last.start_seconds / first.start_seconds:.2f} times as long.",
+        "Memory: the most that a process of its own holds above the imports, mapped files apart.",
+    ]
+    return steps + seeks + by_size, notes
+
+
+def _rows_of(size: float, seen: "Seen") -> list[Row]:
+    prepared, trained = size / seen.prepare_seconds, seen.tokens_per_second
+    return [
+        Row(workload=f"prepare {size:g} MB", ours=prepared, unit="MB/s", peak_memory_mb=seen.prepare_mb),
+        Row(workload=f"start on {size:g} MB", ours=1 / seen.start_seconds, unit="starts/s"),
+        Row(workload=f"train on {size:g} MB", ours=trained, unit="tokens/s", peak_memory_mb=seen.train_mb),
+    ]
+
+
+def _step_rows(quick: bool) -> list[Row]:
+    """Steps of the same short rows, more and more of them."""
+    workloads = [_SHORT_ROWS._replace(rows=_SHORT_ROWS.rows * factor) for factor in (1, 4, 16)]
+    steps = {str(workload): our_step(workload, make_batch(workload).packed) for workload in workloads}
+    timings = interleaved(steps, rounds=3 if quick else 9)
+    return [
+        compare(f"step {workload}", workload.rows * workload.length, "tokens/s", {"ours": timings[str(workload)]})
+        for workload in workloads
+    ]
+
+
+def _seek_rows(folder: Path, quick: bool) -> list[Row]:
+    """From nothing to the batch of one step, early and late."""
+    tokenizer, rows = prepared(folder, 300_000 if quick else 4_000_000, seq_len=128, vocab_size=8192)
+    collator = MaskingCollator.from_config(tokenizer, MaskConfig(), seed=0, layout="packed")
+    plan = Plan(len(rows), 32, seed=0)
+
+    def seek(step: int):
+        return lambda: next(load_steps(rows, plan, collator, first_step=step, last_step=step + 1, micro_batch=32))
+
+    timings = interleaved({str(step): seek(step) for step in _LATE}, rounds=5 if quick else 25)
+    return [compare(f"seek step {step:,}", 1, "batches/s", {"ours": timings[str(step)]}) for step in _LATE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one size of text took."""
+
+    prepare_seconds: float
+    prepare_mb: float
+    start_seconds: float
+    tokens_per_second: float
+    train_mb: float
+
+
+def _of_size(megabytes: float, folder: Path, tokenizer_path: Path) -> Seen:
+    """Prepare, then train, each in a process of its own. The text is removed at the end."""
+    place = folder / f"{megabytes:g}"
+    place.mkdir()
+    try:
+        with open(place / "corpus.txt", "w", encoding="utf-8") as file:
+            _write_text(file, int(megabytes * 1e6))
+        parts = [
+            json.loads(apart("bertkit.bench.growth", part, str(place), str(tokenizer_path)))
+            for part in ("prepare", "train")
+        ]
+        return Seen(**(parts[0] | parts[1]))
+    finally:
+        shutil.rmtree(place)
+
+
+def _write_text(file: TextIO, num_chars: int) -> None:
+    """So many characters of documents, no two of them alike."""
+    documents = generated_documents(min(num_chars, 4_000_000))
+    written = 0
+    while written < num_chars:
+        for number, document in enumerate(documents):
+            if written >= num_chars:
+                return
+            written += file.write(f"{written} {number} {document}\n\n")
+
+
+def _recipe(place: Path, tokenizer_path: Path) -> Recipe:
+    recipe = read_recipe(_RECIPE, ["data.corpus=corpus", f"train.steps={_TRAINED_STEPS}"])
+    return replace(
+        recipe,
+        data=replace(recipe.data, corpus=[str(place / "corpus.txt")], cache_dir=str(place / "cache")),
+        tokenizer=replace(recipe.tokenizer, path=str(tokenizer_path)),
+        run=replace(recipe.run, dir=str(place / "run")),
+    )
+
+
+def measure_prepare(recipe: Recipe) -> dict[str, float]:
+    """Raw text to finished shards."""
+    from bertkit.training.inputs import prepare_inputs
+
+    with watched_memory() as memory:
+        start = time.perf_counter()
+        prepare_inputs(recipe, loud=False)
+        seconds = time.perf_counter() - start
+    return {"prepare_seconds": seconds, "prepare_mb": memory.most}
+
+
+def measure_train(recipe: Recipe) -> dict[str, float]:
+    """A run on prepared text: to its first batch, then some steps."""
+    from bertkit.training.build import build_model
+    from bertkit.training.inputs import prepare_inputs
+    from bertkit.training.optim import build_optimizers
+    from bertkit.training.ranks import start_accelerator, wrap
+    from bertkit.training.step import train_step
+
+    torch.set_flush_denormal(True)
+    accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
+    with watched_memory() as memory:
+        start = time.perf_counter()
+        inputs = prepare_inputs(recipe, loud=False)
+        bare = build_model(recipe, inputs)
+        model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+        model.train()
+        inputs.train.token_counts()
+        plan = Plan(len(inputs.train), recipe.train.global_batch, recipe.run.seed)
+        collator = MaskingCollator.from_config(inputs.tokenizer, recipe.mask, seed=recipe.run.seed, layout="packed")
+        steps = load_steps(
+            inputs.train,
+            plan,
+            collator,
+            first_step=0,
+            last_step=_TRAINED_STEPS,
+            micro_batch=recipe.train.micro_batch,
+        )
+        first = next(steps)
+        start_seconds = time.perf_counter() - start
+        num_tokens, start = 0, time.perf_counter()
+        for step, batches in itertools.chain([first], steps):
+            num_tokens += train_step(model, optimizers, batches, accelerator, seed=0, step=step).num_tokens
+        speed = num_tokens / (time.perf_counter() - start)
+    return {"start_seconds": start_seconds, "tokens_per_second": speed, "train_mb": memory.most}
+
+
+class Memory:
+    """The most megabytes of its own that this process held while it was watched, beyond those before."""
+
+    def __init__(self):
+        self.before = self.now()
+        self.most = 0.0
+
+    def look(self) -> None:
+        self.most = max(self.most, self.now() - self.before)
+
+    @staticmethod
+    def now() -> float:
+        status = Path("/proc/self/status").read_text()
+        # Pages of mapped files are the system's: it drops them when it needs the room.
+        line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
+        return int(line.split()[1]) / 1024
+
+
+@contextmanager
+def watched_memory() -> Iterator[Memory]:
+    """Look a hundred times a second, from a thread beside the work."""
+    memory, done = Memory(), threading.Event()
+
+    def watch():
+        while not done.wait(0.01):
+            memory.look()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        memory.look()
+        done.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    measure = {"prepare": measure_prepare, "train": measure_train}[sys.argv[1]]
+    print(json.dumps(measure(_recipe(Path(sys.argv[2]), Path(sys.argv[3])))))

@@ -1,0 +1,238 @@
+"""This machine enters; what it does with each recipe leaves, and from that how long and how dear a run would be.
+
+Each recipe is measured in a process of its own: one micro-batch forward and backward, one step of its optimizer, one
+micro-batch loaded. From the three follow the tokens a second of its whole step. Where a micro-batch would take
+minutes, as those of recipes for GPUs do on a CPU, fewer rows are measured, and the table says so.
+"""
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from bertkit.bench.measure import Row, apart, most_memory
+from bertkit.fields import part
+from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
+from bertkit.recipe import BertSection, Recipe, read_recipe, recipe_values, shipped_recipes
+
+_GPU_SHARE = 0.4
+"""Share of a GPU's peak that an extrapolation to other devices takes for granted."""
+_BATCH_SECONDS = 4.0
+"""A micro-batch that would take longer is measured with fewer rows."""
+_NUM_CHARS = 1_500_000
+
+
+def bench_machine(
+    against: str | None,
+    quick: bool,
+    recipes: list[str] | None = None,
+    tokens: float | None = None,
+    gpus: float = 1,
+    gpu_tflops: float | None = None,
+    price_per_hour: float | None = None,
+) -> tuple[list[Row], list[str]]:
+    """One row a recipe; the notes tell what was left out, and extrapolate to a run of so many tokens."""
+    rows, left_out, measured = [], [], {}
+    with tempfile.TemporaryDirectory() as name:
+        for names in alike(recipes or own_recipes()):
+            recipe, title = _read(names[0]), ", ".join(names)
+            if quick and _is_large(recipe):
+                left_out.append(title)
+                continue
+            rows_folder = _prepare_rows(Path(name), recipe.data.seq_len)
+            told = apart("bertkit.bench.machine", names[0], str(rows_folder), "quick" if quick else "")
+            seen = measured[title] = Measured(**json.loads(told))
+            rows.append(
+                Row(
+                    workload=title if seen.rows == recipe.train.micro_batch else f"{title} ({seen.rows} rows at once)",
+                    ours=seen.tokens_per_second,
+                    unit="tokens/s",
+                    share_of_peak=seen.share_of_peak,
+                    peak_memory_mb=seen.peak_memory_mb,
+                    input_stall=seen.input_stall,
+                )
+            )
+    notes = [
+        f"{_device()}. Whole steps, with optimizer and loading, on generated text; input: share of the time that "
+        "waits for batches; memory: the peak above the imports.",
+        "Where rows at once are named, the recipe's micro_batch was too much for a bench: it takes more memory.",
+    ]
+    if left_out:
+        notes.append(f"Left out by --quick, because a step takes long here: {', '.join(left_out)}.")
+    if tokens is not None:
+        notes += extrapolations(measured, tokens, gpus, gpu_tflops, price_per_hour)
+    return rows, notes
+
+
+def own_recipes() -> list[str]:
+    """The shipped recipes that describe a model; the others go on with one that a user brings."""
+    values = {name: recipe_values(name, [], "pretrain") for name in shipped_recipes()}
+    return [name for name, value in values.items() if value["model"]["architecture"] != "imported"]
+
+
+def alike(names: list[str]) -> list[list[str]]:
+    """The names in groups that cost the same."""
+    groups = defaultdict(list)
+    for name in names:
+        recipe = _read(name)
+        train = replace(recipe.train, steps=1, tokens=None, minutes=None)
+        groups[recipe.model, recipe.tokenizer.vocab_size, recipe.data.seq_len, train, recipe.optim.name].append(name)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one recipe does here."""
+
+    rows: int
+    """Of the micro-batch that was measured."""
+    tokens_per_second: float
+    share_of_peak: float
+    peak_memory_mb: float
+    input_stall: float
+    flops_per_token: float
+
+
+def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
+    """Time the parts of the recipe's step in this process, which should do nothing else."""
+    import torch
+
+    from bertkit.bench.measure import interleaved
+    from bertkit.model import MaskedLM, build_encoder
+    from bertkit.training.optim import build_optimizers
+    from bertkit.training.peak import count_flops, measure_peak
+    from bertkit.training.ranks import start_accelerator, wrap
+    from bertkit.training.step import accumulate_gradients
+    from data_pipelines.collator import MaskingCollator
+    from data_pipelines.loader import load_steps
+    from data_pipelines.plan import Plan
+    from data_pipelines.shards import open_rows
+    from data_pipelines.tokenizer import load_tokenizer
+
+    torch.set_flush_denormal(True)
+    before = most_memory()
+    precision = recipe.train.precision if torch.cuda.is_available() else "fp32"
+    accelerator = start_accelerator(rows_folder, precision, [])
+    bare = MaskedLM(build_encoder(_config(recipe)))
+    flops, peak = count_flops(bare), measure_peak(accelerator.device, precision)
+    model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+    model.train()
+    row_seconds = flops(recipe.data.seq_len, int(recipe.mask.rate * recipe.data.seq_len)) / (peak / 2)
+    affordable = int((_BATCH_SECONDS / 8 if quick else _BATCH_SECONDS) / row_seconds)
+    num_rows = max(1, min(recipe.train.micro_batch, affordable))
+
+    rows = open_rows(rows_folder / "rows")
+    tokenizer = load_tokenizer(rows_folder / "tokenizer")
+    collator = MaskingCollator.from_config(tokenizer, recipe.mask, seed=0, total_steps=10**9, layout="packed")
+    plan = Plan(len(rows), num_rows, seed=0)
+    batches = load_steps(rows, plan, collator, first_step=0, last_step=10**9, micro_batch=num_rows)
+    _, (batch,) = next(batches)
+    num_tokens, num_targets = len(batch.input_ids), len(batch.target_ids)
+
+    def compute() -> float:
+        model.zero_grad(set_to_none=True)
+        (loss,) = accumulate_gradients(model, [batch], accelerator, num_targets=num_targets, seed=0, step=0)
+        return loss.item()
+
+    def update() -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.train.clip_norm or 1e9)
+        for optimizer in optimizers:
+            optimizer.step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    compute()
+    timings = interleaved(
+        {"compute": compute, "update": update, "load": lambda: next(batches)}, rounds=3 if quick else 7
+    )
+    load, update_share = timings["load"].median, num_rows / recipe.train.global_batch
+    step = timings["compute"].median + update_share * timings["update"].median
+    speed = num_tokens / (step + waiting(load, step, recipe.run.num_workers))
+    needed = flops(num_tokens, num_targets) / num_tokens
+    memory = torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_available() else most_memory() - before
+    return Measured(
+        rows=num_rows,
+        tokens_per_second=speed,
+        share_of_peak=needed * speed / peak,
+        peak_memory_mb=memory,
+        input_stall=max(0.0, 1 - speed * step / num_tokens),
+        flops_per_token=needed,
+    )
+
+
+def waiting(load_seconds: float, step_seconds: float, num_workers: int) -> float:
+    """Seconds a step waits for its batch: for all of the loading without workers, with them what they cannot hide."""
+    return max(load_seconds / num_workers - step_seconds, 0.0) if num_workers else load_seconds
+
+
+def extrapolations(
+    measured: dict[str, Measured],
+    tokens: float,
+    gpus: float = 1,
+    gpu_tflops: float | None = None,
+    price_per_hour: float | None = None,
+) -> list[str]:
+    """A line a recipe: how long a run would take and what it would cost, below what is taken for granted."""
+    device = "like this one" if gpu_tflops is None else f"that do {_GPU_SHARE:.0%} of {gpu_tflops:g} TFLOP/s"
+    lines = [
+        f"Extrapolated, not measured: {tokens:,.0f} tokens on {gpus:g} devices {device}, which share the work "
+        "without loss; preparation, evaluation and checkpoints not counted."
+    ]
+    for title, seen in measured.items():
+        speed = seen.tokens_per_second if gpu_tflops is None else _GPU_SHARE * gpu_tflops * 1e12 / seen.flops_per_token
+        hours = tokens / (speed * gpus) / 3600
+        cost = "" if price_per_hour is None else f", {hours * gpus * price_per_hour:,.2f} at {price_per_hour:g} an hour"
+        lines.append(f"  {title}: {_duration(hours)}{cost}")
+    return lines
+
+
+def _read(name: str) -> Recipe:
+    if recipe_values(name, [], "pretrain").get("model", {}).get("architecture") == "imported":
+        raise ValueError(f"recipe {name} goes on with a model that you bring, so it has no speed of its own")
+    return read_recipe(name, ["data.corpus=generated"])
+
+
+def _config(recipe: Recipe) -> EncoderConfig:
+    cls: type[EncoderConfig] = BertConfig if isinstance(recipe.model, BertSection) else ModernBertConfig
+    return replace(part(recipe.model, cls), vocab_size=recipe.tokenizer.vocab_size)
+
+
+def _is_large(recipe: Recipe) -> bool:
+    """Whether a single row takes about a second on a CPU."""
+    import torch
+
+    from bertkit.info import forward_flops
+
+    return not torch.cuda.is_available() and forward_flops(_config(recipe), 0) * recipe.data.seq_len > 3e10
+
+
+def _prepare_rows(folder: Path, seq_len: int) -> Path:
+    """Rows of this length, made once. Their ids are those of a small tokenizer, whatever the recipe's: looking one up
+    costs the same."""
+    from bertkit.bench.load import prepared
+
+    rows_folder = folder / str(seq_len)
+    if not rows_folder.is_dir():
+        rows_folder.mkdir()
+        prepared(rows_folder, _NUM_CHARS, seq_len, vocab_size=8192)
+    return rows_folder
+
+
+def _device() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"A CPU with {torch.get_num_threads()} threads, in fp32"
+
+
+def _duration(hours: float) -> str:
+    if hours < 2:
+        return f"{hours * 60:,.1f} minutes"
+    return f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.1f} days"
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure_recipe(_read(sys.argv[1]), Path(sys.argv[2]), bool(sys.argv[3])))))

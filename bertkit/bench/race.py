@@ -1,0 +1,264 @@
+"""A corpus enters; how long our recipe takes to the held-out loss that transformers' example loop ends with leaves.
+
+Theirs is the loop of its masked-language-model example with its defaults, written out: AdamW at 5e-5 that falls in a
+straight line, gradients clipped to 1, dropout, masks drawn anew for every batch. Both sides read the same rows,
+are asked for the same masked tokens of the same held-out rows, and are timed while they train and load, not while
+they are asked.
+"""
+
+import itertools
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertkit.bench.generated import generated_documents
+from bertkit.bench.measure import Row
+from bertkit.recipe import Recipe, read_recipe
+from bertkit.training.budget import decide_steps
+from bertkit.training.build import build_model, warm_start
+from bertkit.training.held_out import MASK_SEED, HeldOut
+from bertkit.training.inputs import Inputs, prepare_inputs
+from bertkit.training.optim import build_optimizers, set_lr
+from bertkit.training.ranks import start_accelerator, wrap
+from bertkit.training.schedule import batch_stages, lr_share
+from bertkit.training.step import train_step
+from data_pipelines.collator import MaskingCollator
+from data_pipelines.config import MaskConfig
+from data_pipelines.loader import load_steps
+from data_pipelines.plan import Plan
+
+# B rows, L padded length
+
+_RECIPE = "modernbert-mini"
+_MASK_RATE = 0.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """How long theirs trains, and how often and on how much ours is asked whether it is there."""
+
+    their_steps: int = 300
+    their_batch: int = 32
+    held_out_share: float = 0.05
+    """Of the documents."""
+    held_out_rows: int = 1024
+    """At most."""
+    ask_every: int = 5
+    minutes: float = 2.0
+    """Budget of ours, as in its recipe."""
+
+
+class Finish(NamedTuple):
+    loss: float
+    seconds: float
+    steps: int
+
+
+def bench_race(
+    against: str | None, quick: bool, corpus: str | None = None, race: Race | None = None
+) -> tuple[list[Row], list[str]]:
+    """One row: seconds of theirs for its steps, and of ours until its held-out loss is as low."""
+    if against is None:
+        return [], ["A race needs somebody to run against: --against transformers."]
+    race = race or (Race(their_steps=30, held_out_rows=128, minutes=0.5) if quick else Race())
+    torch.set_flush_denormal(True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        recipe = _recipe(folder, corpus, quick, race)
+        inputs = prepare_inputs(recipe)
+        if not len(inputs.validation):
+            raise ValueError("--corpus has too few documents to hold any out; a blank line separates documents")
+        theirs = run_theirs(inputs, race)
+        ours = run_ours(recipe, inputs, race, goal=theirs.loss)
+    arrived = ours.loss <= theirs.loss
+    row = Row(
+        workload=f"race to a held-out loss of {theirs.loss:.3f}, 4×256 vocab {inputs.tokenizer.vocab_size}",
+        ours=ours.seconds,
+        theirs=theirs.seconds,
+        ratio=theirs.seconds / ours.seconds if arrived else None,
+        unit="s",
+    )
+    notes = [
+        f"Theirs: {theirs.steps} steps of {race.their_batch}×{recipe.data.seq_len} of its example's loop end at a loss "
+        f"of {theirs.loss:.4f}.",
+        f"Ours: {_RECIPE} is at {ours.loss:.4f} after {ours.steps} steps"
+        + ("." if arrived else ", the end of its budget: it did not get there."),
+        f"Both are asked for the same masked tokens of the same {_count(inputs, race)} held-out rows, off the clock.",
+        f"{'Generated text' if corpus is None else corpus}: {inputs.train.num_tokens / 1e6:.1f} M tokens to train on; "
+        f"{torch.get_num_threads()} threads.",
+    ]
+    return [row], notes
+
+
+def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
+    """Train as the recipe says until the held-out loss is at most `goal`, or until the end."""
+    accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
+    bare = build_model(recipe, inputs)
+    start_seconds = warm_start(bare, recipe, inputs)
+    model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+    model.train()
+    total_steps = decide_steps(recipe, inputs, model, optimizers, accelerator, start_seconds)
+    held_out = HeldOut(
+        inputs.validation,
+        inputs.tokenizer,
+        inputs.train.token_counts(),
+        mask_rate=_MASK_RATE,
+        max_rows=race.held_out_rows,
+        micro_batch=race.their_batch,
+    )
+    plan = Plan(len(inputs.train), batch_stages(total_steps, recipe.train), recipe.run.seed)
+    collator = MaskingCollator.from_config(
+        inputs.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
+    )
+    steps = load_steps(
+        inputs.train, plan, collator, first_step=0, last_step=total_steps, micro_batch=recipe.train.micro_batch
+    )
+    finish, start = Finish(math.inf, start_seconds, 0), time.perf_counter()
+    for step, batches in steps:
+        set_lr(optimizers, lr_share(step, total_steps, recipe.optim))
+        train_step(
+            model,
+            optimizers,
+            batches,
+            accelerator,
+            seed=recipe.run.seed,
+            step=step,
+            clip_norm=recipe.train.clip_norm,
+        )
+        done = step + 1
+        if done % race.ask_every == 0 or done == total_steps:
+            seconds = finish.seconds + time.perf_counter() - start
+            scores = held_out.scores(model, accelerator)
+            assert scores is not None
+            finish = Finish(scores["loss"], seconds, done)
+            if finish.loss <= goal:
+                break
+            start = time.perf_counter()
+    return finish
+
+
+def run_theirs(inputs: Inputs, race: Race) -> Finish:
+    """The example's loop: its collator and model, its optimizer and schedule, in the order in which it does things."""
+    import transformers
+
+    tokenizer = _their_tokenizer(inputs)
+    torch.manual_seed(0)
+    model = transformers.BertForMaskedLM(
+        transformers.BertConfig(
+            vocab_size=inputs.tokenizer.vocab_size,
+            hidden_size=256,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=1024,
+            pad_token_id=inputs.tokenizer.special.pad_id,
+        )
+    ).train()
+    batches: torch.utils.data.DataLoader = torch.utils.data.DataLoader(
+        _Rows(inputs),  # type: ignore[arg-type]
+        batch_size=race.their_batch,
+        shuffle=True,
+        drop_last=True,
+        collate_fn=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=_MASK_RATE),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.0, fused=True)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, 0, race.their_steps)
+    endless = itertools.chain.from_iterable(itertools.repeat(batches))
+    start = time.perf_counter()
+    for batch in itertools.islice(endless, race.their_steps):
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    seconds = time.perf_counter() - start
+    model.eval()
+    loss_at_end = held_out_loss(inputs, race, lambda ids, mask: model(ids, mask).logits)
+    return Finish(loss_at_end, seconds, race.their_steps)
+
+
+@torch.no_grad()
+def held_out_loss(inputs: Inputs, race: Race, logits: Callable[[Tensor, Tensor], Tensor]) -> float:
+    """Mean over the masked tokens that `HeldOut` asks for, of a model that takes padded rows and a mask."""
+    total = count = 0.0
+    for ids_BL, mask_BL, labels_BL in padded_questions(inputs, race):
+        loss = F.cross_entropy(logits(ids_BL, mask_BL).flatten(0, 1), labels_BL.flatten(), reduction="sum")
+        total, count = total + float(loss), count + float((labels_BL != -100).sum())
+    return total / count if count else math.nan
+
+
+def padded_questions(inputs: Inputs, race: Race) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Ids, attention mask and labels (-100: not asked) of the held-out rows, masked as `HeldOut` masks them."""
+    collator = MaskingCollator.from_config(
+        inputs.tokenizer, MaskConfig(rate=_MASK_RATE), seed=MASK_SEED, layout="packed"
+    )
+    for start in range(0, _count(inputs, race), race.their_batch):
+        row_ids = np.arange(start, min(start + race.their_batch, _count(inputs, race)))
+        rows = inputs.validation.gather(row_ids)
+        batch = collator.collate_rows(rows, row_ids, np.zeros_like(row_ids), step=0)
+        labels_T = torch.full_like(batch.input_ids, -100)
+        labels_T[batch.target_index] = batch.target_ids
+        lengths = np.diff(rows.row_starts).tolist()
+        ids_BL, mask_BL, labels_BL = (
+            torch.nn.utils.rnn.pad_sequence(values.split(lengths), batch_first=True, padding_value=padding)
+            for values, padding in (
+                (batch.input_ids, inputs.tokenizer.special.pad_id or 0),
+                (torch.ones_like(batch.input_ids), 0),
+                (labels_T, -100),
+            )
+        )
+        yield ids_BL, mask_BL, labels_BL
+
+
+class _Rows:
+    """The training rows as examples for their collator."""
+
+    def __init__(self, inputs: Inputs):
+        self.rows = inputs.train
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"input_ids": self.rows.gather(np.array([index])).ids_T}
+
+
+def _recipe(folder: Path, corpus: str | None, quick: bool, race: Race) -> Recipe:
+    if corpus is None:
+        text = folder / "corpus.txt"
+        text.write_text("\n\n".join(generated_documents(1_000_000 if quick else 16_000_000)), encoding="utf-8")
+        corpus = str(text)
+    recipe = read_recipe(_RECIPE, ["data.corpus=corpus", f"train.minutes={race.minutes}"])
+    return replace(
+        recipe,
+        data=replace(
+            recipe.data, corpus=[corpus], cache_dir=str(folder / "cache"), validation_share=race.held_out_share
+        ),
+        run=replace(recipe.run, dir=str(folder / "run")),
+    )
+
+
+def _their_tokenizer(inputs: Inputs) -> Any:
+    import transformers
+
+    special = inputs.tokenizer.special
+    named = {"pad": special.pad_id, "unk": special.unk_id, "cls": special.cls_id, "sep": special.sep_id}
+    named["mask"] = special.mask_id
+    backend = inputs.tokenizer.backend
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        **{f"{name}_token": backend.id_to_token(index) for name, index in named.items() if index is not None},
+    )
+
+
+def _count(inputs: Inputs, race: Race) -> int:
+    return min(len(inputs.validation), race.held_out_rows)

@@ -1,0 +1,66 @@
+"""The bytes of a pipe or terminal enter, lines leave as they come, and whether the next one must be waited for."""
+
+import select
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from data_pipelines.readers import Line
+
+NAME = "standard input"
+_AT_ONCE = 1 << 16
+
+
+class StandardInput:
+    """Lines of a stream. Before it waits for the other side it calls `before_waiting`: what is known by then can be
+    answered, and the other side may be waiting for just that."""
+
+    def __init__(self, stream: BinaryIO, before_waiting: Callable[[], object]):
+        self._stream, self._before_waiting = stream, before_waiting
+        self._ready: deque[bytes] = deque()
+
+    def must_wait(self) -> bool:
+        """Whether no whole line is here and nothing more has arrived."""
+        return not self._ready and not _has_more(self._stream)
+
+    def lines(self) -> Iterator[Line]:
+        """UTF-8, a BOM dropped, CRLF and lone CR taken as line breaks, as in files."""
+        number = 0
+        for line in self._raw_lines():
+            if number == 0:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                text = line.removesuffix(b"\r").decode()
+            except UnicodeDecodeError:
+                raise ValueError(f"{NAME}:{number + 1}: not UTF-8") from None
+            for part in text.split("\r"):
+                number += 1
+                yield Line(part, number, True)
+
+    def _raw_lines(self) -> Iterator[bytes]:
+        begun: list[bytes] = []
+        while True:
+            if not _has_more(self._stream):
+                self._before_waiting()
+            # One read of what is there; more would wait until so much has come.
+            data = self._stream.read1(_AT_ONCE)  # type: ignore[attr-defined]
+            if not data:
+                break
+            *whole, rest = data.split(b"\n")
+            if whole:
+                whole[0] = b"".join([*begun, whole[0]])
+                begun = []
+                self._ready.extend(whole)
+            begun.append(rest)
+            while self._ready:
+                yield self._ready.popleft()
+        if last := b"".join(begun):
+            yield last
+
+
+def _has_more(stream: BinaryIO) -> bool:
+    """Whether a read would give something, or the end, at once."""
+    try:
+        return bool(select.select([stream], [], [], 0)[0])
+    except (OSError, ValueError):  # nothing that can be asked: no file underneath, or a pipe on Windows
+        return True

@@ -1,0 +1,50 @@
+"""The manifest of a prepared folder enters, checked facts about its rows leave; free of heavy imports."""
+
+import hashlib
+import json
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+PROGRESS = "progress.json"
+SPLITS = ("train", "validation")
+_SAFE_NAME = re.compile(r"(part-\d+-of-\d+/)?(train|validation)-\d{5}")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished folder, checked for what we rely on."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(_why_unfinished(folder))
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["format"]
+        if version == FORMAT and manifest["fingerprint"] != fingerprint_of(manifest):
+            raise ValueError("its content does not fit its fingerprint")
+        for entry in chain.from_iterable(manifest["shards"][split] for split in SPLITS):
+            if not _SAFE_NAME.fullmatch(entry["name"]):
+                raise ValueError(f"the shard name {entry['name']!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}; remove {folder} and prepare again") from None
+    if version != FORMAT:
+        raise ValueError(f"{path} has format {version}, this bertkit reads {FORMAT}; prepare the data again")
+    return manifest
+
+
+def fingerprint_of(manifest: dict[str, Any]) -> str:
+    """Tells two sets of rows apart: what they were made with, and the hash of every file. Where the corpus lay, and
+    when it was written, does not matter."""
+    identity = manifest["identity"]
+    told = [identity["tokenizer"], identity["prepare"], manifest["vocab_size"], manifest["shards"]]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _why_unfinished(folder: Path) -> str:
+    if (folder / PROGRESS).is_file():
+        return f"{folder} is only half prepared; run the same 'bertkit prepare' command again to finish it"
+    if next(folder.glob("part-*-of-*"), None):
+        return f"{folder} holds parts; make one set of them with 'bertkit prepare --merge {folder}'"
+    return f"{folder} is no folder of prepared data (it has no {MANIFEST}); make one with 'bertkit prepare'"

@@ -1,0 +1,79 @@
+"""What all tests share: a test whose docstring begins with "Row 4:" shows a row of the table of faults.
+
+`make test-faults` selects such tests by the marker `row` and prints the table at the end: what was injected, how many
+cases were tried, whether the promise held. Cases are counted with the fixture `tried`; a test that counts none is one.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+
+INJECTED = {
+    1: "kill -9 at random moments",
+    2: "death around every write, fsync, rename and delete of a save",
+    3: "kills within an epoch, at its border, at the last step",
+    4: "SIGTERM and SIGINT, to all ranks or one, once or twice",
+    5: "kill -9 of one of two ranks",
+    6: "a full disk while saving",
+    7: "checkpoints cut, with flipped bits, with files lost or emptied",
+    8: "every checkpoint bad",
+    9: "1, 2, 1 processes; a batch that does not divide",
+    10: "one step in other micro-batches",
+    11: "losses and gradients that are not finite",
+    12: "0, 1, 2 loader workers",
+    13: "another corpus, tokenizer or recipe before a resume",
+    14: "corpora of wrong bytes",
+    15: "one line of 50 MB",
+    16: "malformed tag files",
+    17: "pickles that would run code, oversized headers",
+    18: "vocabularies and labels that do not fit",
+    19: "two runs in one folder",
+    20: "folders that cannot be written",
+    21: "hub names without a network, silent hubs",
+    22: "wrong numbers, keys and flags",
+    23: "pruning that fails half-way",
+}
+_ROW = re.compile(r"Row (\d+):")
+
+
+@pytest.fixture
+def tried(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Call it for every case that held; with a number, for so many."""
+
+    def count(cases: int = 1) -> None:
+        request.node.user_properties.append(("cases", cases))
+
+    return count
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        row = _ROW.match(getattr(getattr(item, "function", None), "__doc__", None) or "")
+        if row:
+            item.add_marker("row")
+            item.user_properties.append(("row", int(row[1])))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not re.search(r"(?<!not )\brow\b", config.option.markexpr):
+        return
+    cases: dict[int, int] = defaultdict(int)
+    broken: dict[int, list[str]] = defaultdict(list)
+    for outcome in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            row = dict(report.user_properties).get("row")
+            if row is None or (outcome == "passed" and report.when != "call"):
+                continue
+            counted = sum(value for name, value in report.user_properties if name == "cases")
+            cases[row] += counted or int(outcome == "passed")
+            if outcome != "passed":
+                broken[row].append(f"{report.nodeid.rpartition('::')[2]} {outcome}")
+    width = max(map(len, INJECTED.values()))
+    terminalreporter.section("faults")
+    terminalreporter.line(f"row  {'injected':<{width}}  cases  held")
+    for row, injected in INJECTED.items():
+        held = "no: " + ", ".join(broken[row]) if broken[row] else "yes" if cases[row] else "not tried"
+        terminalreporter.line(f"{row:>3}  {injected:<{width}}  {cases[row]:>5}  {held}")

@@ -1,0 +1,128 @@
+"""Examples of every form are read alike, and what is wrong with one is named."""
+
+import numpy as np
+import pytest
+import torch
+from collating import PLAIN, backend, examples, restored
+
+from data_pipelines.collator import MaskingCollator
+
+
+@pytest.mark.parametrize("form", [list, np.array, torch.tensor])
+def test_lists_arrays_and_tensors_are_the_same_input(form):
+    given = [example | {"input_ids": form(example["input_ids"])} for example in examples()]
+    expected = MaskingCollator(**PLAIN, seed=0)(examples())
+    got = MaskingCollator(**PLAIN, seed=0)(given)
+    assert all(torch.equal(got[name], expected[name]) for name in expected)
+
+
+def test_lists_and_tensors_may_stand_side_by_side():
+    forms = [list, np.array, torch.tensor, tuple]
+    given = [example | {"input_ids": forms[i % 4](example["input_ids"])} for i, example in enumerate(examples())]
+    expected = MaskingCollator(**PLAIN, seed=0)(examples())["input_ids"]
+    assert torch.equal(MaskingCollator(**PLAIN, seed=0)(given)["input_ids"], expected)
+
+
+def test_bare_rows_are_examples_too():
+    rows = [example["input_ids"] for example in examples(with_ids=False)]
+    batch = MaskingCollator(**PLAIN, seed=0)(rows)
+    assert restored(batch)[0][batch["attention_mask"][0].bool()].tolist() == rows[0]
+
+
+def test_encodings_are_examples_too():
+    encodings = backend().encode_batch(["agbh ch", "dgeh"])
+    for unit in ("token", "word"):
+        batch = MaskingCollator(backend(), seed=0, unit=unit)(encodings)
+        assert restored(batch)[0].tolist() == encodings[0].ids
+
+
+def test_special_tokens_mask_and_attention_mask_protect():
+    given = [
+        {"input_ids": [2, *range(6, 26), 3, 0, 0], "special_tokens_mask": [1] * 12 + [0] * 10 + [1] * 2,
+         "attention_mask": [1] * 18 + [0] * 6}
+    ]  # fmt: skip
+    collator = MaskingCollator(**PLAIN, mlm_probability=0.99, seed=0)
+    batch = collator(given)
+    chosen = (batch["labels"][0] != -100).nonzero().flatten().tolist()
+    assert chosen
+    assert set(chosen) <= set(range(12, 18))
+    assert batch["attention_mask"][0].tolist() == given[0]["attention_mask"]
+
+
+def test_further_fields_are_stacked_or_padded():
+    given = [example | {"token_type_ids": [1] * len(example["input_ids"]), "weight": 0.5} for example in examples(4)]
+    batch = MaskingCollator(**PLAIN, seed=0)(given)
+    assert torch.equal(batch["token_type_ids"], batch["attention_mask"])
+    assert batch["weight"].tolist() == [0.5] * 4
+    assert "row_id" not in batch
+
+
+def test_further_fields_keep_their_type():
+    given = [
+        {"input_ids": [2, *range(6, 6 + n), 3], "weights": [0.5] * (n + 2), "half": np.full(n + 2, 0.25, np.float32),
+         "seen": [True] * (n + 2), "pieces": ["a"] * (n + 2), "ragged": [1] * (n + 9), "pair": [1, 2], "name": "x"}
+        for n in (3, 5)
+    ]  # fmt: skip
+    batch = MaskingCollator(**PLAIN, seed=0)(given)
+    assert batch["weights"][0].tolist() == [0.5] * 5 + [0.0] * 2
+    assert batch["half"].dtype == torch.float32
+    assert batch["seen"].dtype == torch.bool
+    assert batch["pieces"] == [["a"] * 5, ["a"] * 7]
+    assert batch["ragged"] == [[1] * 12, [1] * 14]
+    assert batch["pair"].tolist() == [[1, 2]] * 2
+    assert batch["name"] == ["x", "x"]
+
+
+def test_numpy_integers_are_integers():
+    given = [example | {"row_id": np.int64(i), "epoch": np.int32(3)} for i, example in enumerate(examples())]
+    got = MaskingCollator(**PLAIN, seed=np.int64(0))(given)["input_ids"]
+    assert torch.equal(got, MaskingCollator(**PLAIN, seed=0)(examples())["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "complaint"),
+    [
+        ({}, None, "mask_id"),
+        (PLAIN | {"unit": "sentence"}, None, "unit must be one of"),
+        (PLAIN | {"mlm_probability": 1.5}, None, "rate must lie"),
+        (PLAIN | {"mask_replace_prob": 0.9, "random_replace_prob": 0.3}, None, "must not exceed 1"),
+        (PLAIN | {"special_ids": [500]}, None, "outside a vocabulary"),
+        (PLAIN, [[2, 100, 3]], "outside the vocabulary of 100"),
+        (PLAIN, [[2, -1, 3]], "outside the vocabulary of 100"),
+        (PLAIN, [], "empty batch"),
+        (PLAIN, [{"ids": [1]}], "needs input_ids"),
+        (PLAIN | {"unit": "word"}, [[2, 7, 3]], "whole words need a tokenizer"),
+        (PLAIN, [{"input_ids": [2, 7, 3], "special_tokens_mask": [1]}], "as long as its input_ids"),
+        *(
+            (PLAIN, [{"input_ids": [2, 7], name: [1]}, {"input_ids": [3], name: [1, 1]}], f"{name} of example 0")
+            for name in ("special_tokens_mask", "attention_mask", "word_ids", "starts_word")
+        ),
+        (PLAIN, [[2, 7.5, 3]], "input_ids of example 0 must hold integers, got float64s"),
+        (PLAIN, [torch.tensor([2.0, 7.0])], "input_ids of example 0 must hold integers"),
+        (PLAIN, [["a", "b"]], "input_ids of example 0 must hold integers"),
+        (
+            PLAIN,
+            [{"input_ids": [2, 7], "attention_mask": [1.0, 0.5]}],
+            "attention_mask of example 0 must hold integers",
+        ),
+        (PLAIN, [torch.tensor([[2, 7, 3]])], r"has shape \(1, 3\); give one-dimensional"),
+        (PLAIN, [[[2, 7, 3]]], r"has shape \(1, 3\); give one-dimensional"),
+        (PLAIN, {"input_ids": [[2, 7, 3]]}, "give a list of examples"),
+        (PLAIN, [2, 7, 3], "a list of int"),
+        (PLAIN, [{"input_ids": [7]}, {"input_ids": [7], "row_id": 1}], "example 1 and example 0 do not share row_id"),
+        (PLAIN, [{"input_ids": [7], "row_id": 1}, {"input_ids": [7]}], "example 1 and example 0 do not share row_id"),
+        (PLAIN, [{"input_ids": [7], "step": 1}, {"input_ids": [7], "step": 2}], "one step, got examples of steps 1, 2"),
+        (PLAIN, [{"input_ids": [7], "row_id": 1.5}], "row_id must be an integer"),
+        (PLAIN | {"seed": "a"}, None, "seed must be an integer"),
+        (PLAIN | {"mlm_probability": None}, None, "mlm_probability must be a number"),
+        (PLAIN | {"mlm_probability": lambda step: 1.2}, [{"input_ids": [7], "step": 3}], "gives 1.2 at step 3"),
+        (PLAIN | {"pad_to_multiple_of": 0}, None, "pad_to_multiple_of must be at least 1"),
+        (PLAIN | {"span_mean": float("nan")}, None, "span_mean must be at least 1"),
+        (PLAIN | {"tokenizer": backend()}, None, "the tokenizer tells mask_id, vocab_size, pad_id already"),
+        ({"tokenizer": backend(), "special_ids": [500]}, None, "outside a vocabulary"),
+        ({"tokenizer": "runs/tokenizer"}, None, r"load_tokenizer\('runs/tokenizer'\)"),
+    ],
+)
+def test_mistakes_are_named(options, given, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        MaskingCollator(**options)(given)

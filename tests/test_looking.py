@@ -1,0 +1,77 @@
+"""A person reads scores beside baselines, what was confused, and the worst sentences word by word."""
+
+import pytest
+
+from bertkit.finetune.looking import print_results, score_sentence
+
+TYPE = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "gold": 4}
+SPANS = {"f1": 0.5, "precision": 0.4, "recall": 0.6, "strict": {"f1": 0.3}, "accuracy": 0.9}
+WORST = {"place": "dev.conll:7", "words": ["anna", "sings"], "gold": ["B-PER", "O"], "predicted": ["O", "O"]}
+
+
+def found(seed: int, **changes) -> dict:
+    dev = SPANS | {"types": {"PER": TYPE}, "confusions": [["B-PER", "O", 1234]], "worst": [WORST]}
+    return {"seed": seed, "step": 30, "dev": dev | changes}
+
+
+def results(*seeds: dict, score: str = "f1") -> dict:
+    baselines = {"majority tag": SPANS | {"f1": 0.0, "macro_f1": 0.1, "unknown": {"accuracy": 0.2}}}
+    dev = {"mean": 0.55, "deviation": 0.05, "baselines": baselines}
+    return {"score": score, "best_seed": seeds[0]["seed"], "seeds": list(seeds), "dev": dev, "export": "runs/x/export"}
+
+
+def shown(capsys, values: dict) -> str:
+    print_results(values)
+    return capsys.readouterr().out
+
+
+def test_scores_stand_beside_baselines_with_both_readings(capsys):
+    text = shown(capsys, results(found(0)))
+    assert "baseline: majority tag" in text
+    assert "strict F1" in text
+    assert "seed 0 (step 30)" in text
+    assert "±" not in text, "one seed has no deviation"
+    assert text.rstrip().endswith("the model is in runs/x/export")
+
+
+def test_several_seeds_have_mean_and_deviation(capsys):
+    assert "dev F1: 55.00% ± 5.00% (mean and deviation of 2 seeds)" in shown(capsys, results(found(0), found(1)))
+
+
+def test_mistakes_are_shown_as_counts_and_word_by_word(capsys):
+    lines = shown(capsys, results(found(0))).splitlines()
+    assert any("B-PER" in line and "1,234" in line for line in lines)
+    assert any("dev.conll:7" in line for line in lines)
+    assert any(line.split("│")[1:4] and "anna" in line and "B-PER" in line and " O " in line for line in lines)
+
+
+def test_text_of_files_is_neither_markup_nor_control_code(capsys):
+    hostile = WORST | {"words": ["[red]a[/red]", "b\x1b[31m"], "place": "[bold]x[/bold]:1"}
+    text = shown(capsys, results(found(0, worst=[hostile], confusions=[["[b]", "\x07", 1]])))
+    assert "[red]a[/red]" in text
+    assert "[bold]x[/bold]:1" in text
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_plain_tags_have_accuracy_macro_f1_and_unknown_words(capsys):
+    plain = {"accuracy": 0.8, "macro_f1": 0.7, "unknown": {"share": 0.1, "accuracy": 0.6}, "types": {}}
+    text = shown(capsys, results(found(0, tags={"NOUN": TYPE}, **plain), score="accuracy"))
+    assert "macro-F1" in text
+    assert "unknown words" in text
+    assert "NOUN" in text
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        (SPANS, "F1 50.00% (precision 40.00%, recall 60.00%), strict 30.00%, words 90.00%"),
+        ({"accuracy": 0.8, "macro_f1": 0.7}, "accuracy 80.00%, macro-F1 70.00%"),
+        (
+            {"accuracy": 0.8, "macro_f1": 0.7, "unknown": {"share": 0.1, "accuracy": 0.6}},
+            "accuracy 80.00%, macro-F1 70.00%; unknown words (10.0% of all) 60.00%",
+        ),
+    ],
+)
+def test_an_evaluation_is_one_line(scores, sentence):
+    assert score_sentence(30, "dev", scores) == f"step 30  dev: {sentence}"
