@@ -1,0 +1,97 @@
+"""Whatever stands on the command line is done, or refused by name in one line before anything heavy happens."""
+
+import pytest
+
+from bertkit.cli import main
+
+NUMBERS = {
+    "train.steps": ["-1", "nan", "inf", "1.5", "ten", "1" + "0" * 20, "1" + "0" * 400, "-0x10", ""],
+    "train.minutes": ["-1", "0", "nan", "inf", "1e400", "1" + "0" * 400, "soon"],
+    "train.tokens": ["-1", "0", "nan", "-inf", "1e30", "1" + "0" * 400],
+    "train.global_batch": ["0", "-8", "nan", "1e20", "1" + "0" * 30],
+    "train.micro_batch": ["0", "-1", "1e300", "1" + "0" * 30],
+    "train.clip_norm": ["-1", "nan", "inf", "1" + "0" * 400],
+    "optim.lr": ["0", "-1", "nan", "inf", "1" + "0" * 400],
+    "optim.betas": ["0.9", "1,2", "nan,0.9", "[0.9, 0.98", "a,b"],
+    "optim.warmup": ["-0.1", "1.1", "nan"],
+    "mask.rate": ["0", "1", "-1", "nan", "15%"],
+    "mask.span_max": ["0", "65", "1" + "0" * 400],
+    "data.seq_len": ["0", "-16", "7", "1e9", "1" + "0" * 400],
+    "data.validation_share": ["-0.1", "1", "nan"],
+    "data.shard_tokens": ["0", "1e20"],
+    "tokenizer.vocab_size": ["0", "-5", "1e12", "nan"],
+    "tokenizer.sample_mb": ["0", "1" + "0" * 30],
+    "tokenizer.max_word_chars": ["0", "1" + "0" * 30],
+    "model.hidden_size": ["0", "-64", "1e12", "1" + "0" * 400],
+    "model.num_hidden_layers": ["0", "1e9", "nan"],
+    "model.num_attention_heads": ["0", "3", "-2"],
+    "model.intermediate_size": ["0", "1e15"],
+    "model.max_position_embeddings": ["0", "1e15"],
+    "run.seed": ["-1", "1" + "0" * 30, "nan"],
+    "run.save_every": ["0", "-5"],
+    "run.keep": ["0", "1", "-1"],
+    "run.num_workers": ["-1", "65", "1e9"],
+    "eval.every": ["-1", "nan"],
+    "eval.mask_rate": ["0", "1", "nan"],
+}
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_wrong_number_is_refused_by_its_key(tmp_path, tried, capsys, key):
+    """Row 22: negative, not finite, huge, not whole, no number at all."""
+    (tmp_path / "text.txt").write_text("anna paints the old house")
+    places = [f"data.corpus={tmp_path / 'text.txt'}", f"run.dir={tmp_path / 'run'}", f"data.cache_dir={tmp_path / 'c'}"]
+    for value in NUMBERS[key]:
+        assert main(["pretrain", "bert-mini", *places, f"{key}={value}"]) == 2, value
+        said = capsys.readouterr().err.strip()
+        assert said.startswith("bertkit: ")
+        assert "\n" not in said
+        assert key in said or key.partition(".")[2] in said, said
+        assert len(said) < 600, "a huge value is not repeated in full"
+        assert not (tmp_path / "run").exists()
+        tried()
+
+
+TYPOS = {
+    "pretrain bert-mini data.corpus=x train.stpes=3": "did you mean 'train.steps'?",
+    "pretrain bert-mini data.corpus=x trian.steps=3": "did you mean 'train'?",
+    "pretrain bert-mini data.corpus=x steps=3": "did you mean 'train.steps'?",
+    "pretrain bert-mini data.corpus=x model.hiden_size=3": "did you mean 'model.hidden_size'?",
+    "pretrain bert-mini data.corpus=x model.architecture=brt": "did you mean 'bert'?",
+    "pretrain bert-mini data.corpus=x optim.schedule=cosin": "did you mean 'cosine'?",
+    "pretrain bert-mini train.steps": "expected key=value",
+    "pretrain bert-mini data.corpus=x train=3": "train holds keys of its own",
+    "pretrain bert-mini data.corpus=x train.steps.more=3": "train.steps",
+    "pretrain bert-mini =3": "expected key=value",
+    "pretrain bert-mini data.corpus=text.txt --print-confg": "did you mean '--print-config'?",
+    "pretrain bert-mni": "did you mean 'bert-mini'?",
+    "pretrain ner": "bertkit finetune",
+    "pretrain": "RECIPE",
+    "pretrian bert-mini": "did you mean 'pretrain'?",
+    "finetune nre": "did you mean 'ner'?",
+    "finetune ner data.trian=x": "did you mean 'data.train'?",
+    "tokenizer trian": "invalid choice: 'trian'",
+    "tokenizer train --vocab-sze 9": "did you mean '--vocab-size'?",
+    "tokenizer train --corpus absent.txt --out x --vocab-size -3": "vocab",
+    "prepare --corpus absent.txt --tokenizer absent --out x --seq-len nan": "seq",
+    "fill --model absent --top-k 0 x": "--top-k must be at least 1",
+    "fill --model absent --top-k x x": "--top-k",
+    "inspect-masks --data absent --rate 7": "rate",
+    "info absent --seq-len -4": "--seq-len must be at least 1",
+    "tag --modl absent": "did you mean '--model'?",
+    "evaluate absent absent.txt --mask-rate nan": "mask",
+    "report absent": "absent",
+    "bench stp": "stp",
+}
+
+
+@pytest.mark.parametrize("line", TYPOS)
+def test_a_typo_names_the_nearest(tmp_path, monkeypatch, tried, capsys, line):
+    """Row 22: keys, values, flags, verbs and recipes."""
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err
+    assert TYPOS[line] in said, said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+    tried()

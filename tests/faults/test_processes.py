@@ -1,0 +1,131 @@
+"""How many processes train, and how many read ahead, changes nothing; two runs never share a folder."""
+
+import os
+import signal
+import time
+from functools import partial
+
+import pytest
+import safetensors.torch
+import torch
+from runs import EVERY, STEPS, final_state, kill_before_step, newest, reached, wait_until
+
+from bertkit.training.checkpoint import checkpoints
+
+
+def test_one_two_one_processes_end_in_the_same_bits(home, expected, at_step_10, tried):
+    """Row 9: with two micro-batches a step, of which each of two processes computes one."""
+    run = home.start(at_step_10, ranks=2)
+    wait_until(lambda: reached(at_step_10) >= 5 * EVERY, run)
+    run.kill()
+    assert 2 * EVERY < newest(at_step_10) < STEPS
+    home.finish(at_step_10)
+    assert final_state(at_step_10) == expected
+    tried()
+
+
+def test_with_more_micro_batches_two_processes_differ_by_rounding_only(home, tmp_path, tried):
+    """Row 9: the order in which gradients are added is another one then."""
+    weights = []
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        home.finish(folder, "train.micro_batch=2", f"train.steps={2 * EVERY}", ranks=ranks)
+        tensors = safetensors.torch.load_file(checkpoints(folder / "checkpoints")[-1][1] / "model.safetensors")
+        weights.append(torch.cat([tensor.flatten() for _, tensor in sorted(tensors.items())]))
+    assert (weights[0] - weights[1]).norm() / weights[0].norm() <= 1e-5
+    tried()
+
+
+def test_a_batch_that_does_not_divide_is_refused_at_the_start(home, tmp_path, tried):
+    """Row 9: by every process, before any of them waits for another."""
+    run = home.start(tmp_path / "run", ranks=3)
+    assert run.wait() == [2, 2, 2], run.said()
+    assert run.said().count("a global batch of 8 rows does not divide over 3 processes") == 3
+    assert not (tmp_path / "run").exists()
+    tried()
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_what_is_not_finite_on_one_rank_is_skipped_by_all(home, tmp_path, tried, poison):
+    """Row 11: two processes end in the bits of one, and write down which steps they skipped."""
+    ends = []
+    for ranks in (1, 2):
+        folder = tmp_path / f"{ranks}"
+        run = home.start(folder, f"train.steps={2 * EVERY}", ranks=ranks, before=partial(poison_steps, poison, (3, 7)))
+        assert run.wait() == [0] * ranks, run.said()
+        ends.append(final_state(folder, 2 * EVERY))
+        metrics = (folder / "metrics.jsonl").read_text()
+        assert metrics.count('"skipped": 1') == 2
+        tried()
+    assert ends[0] == ends[1]
+
+
+def poison_steps(what: str, steps: tuple[int, ...]) -> None:
+    """The last micro-batch of these steps has a loss, or one number of a gradient, that is not finite."""
+    from bertkit.model import MaskedLM
+    from bertkit.training import pretrain, step
+
+    ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    real_step, real_loss = pretrain.train_step, MaskedLM.loss
+    now, losses = -1, 0
+
+    def train_step(*arguments, **options):
+        nonlocal now, losses
+        now, losses = options["step"], 0
+        return real_step(*arguments, **options)
+
+    def loss(self, batch):
+        nonlocal losses
+        losses += 1
+        value = real_loss(self, batch)
+        if now not in steps or rank != ranks - 1 or losses * ranks != 2:
+            return value
+        if what == "loss":
+            return value * float("nan")
+        value.register_hook(lambda gradient: gradient * float("inf"))
+        return value
+
+    assert step.train_step is real_step
+    pretrain.train_step, MaskedLM.loss = train_step, loss
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_loss_that_stays_infinite_ends_the_run(home, tmp_path, tried, ranks):
+    """Row 11: on every rank, with the remedy, after as many steps as the recipe says."""
+    steps = tuple(range(4, STEPS))
+    run = home.start(
+        tmp_path / "run", "train.max_bad_steps=3", ranks=ranks, before=partial(poison_steps, "loss", steps)
+    )
+    assert run.wait() == [2] * ranks, run.said()
+    assert run.said().count("loss or gradients were not finite in 3 steps in a row, up to 7; lower optim.lr") == ranks
+    assert "Traceback" not in run.said()
+    tried()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_loader_workers_changes_nothing(home, expected, tmp_path, tried, workers):
+    """Row 12: the run that nothing disturbed had none; this one is killed and changes its mind."""
+    run = home.start(tmp_path / "run", f"run.num_workers={workers}", before=partial(kill_before_step, 12))
+    assert run.wait() == [-signal.SIGKILL]
+    home.finish(tmp_path / "run", f"run.num_workers={3 - workers}")
+    assert final_state(tmp_path / "run") == expected
+    tried()
+
+
+def test_a_second_run_in_a_folder_ends_at_once_and_a_killed_one_holds_nothing(home, expected, tmp_path, tried):
+    """Row 19: the holder is named; what it started before it was killed does not hold the folder either."""
+    folder = tmp_path / "run"
+    first = home.start(folder, "run.num_workers=1")
+    wait_until(lambda: reached(folder) > EVERY, first)
+    first.signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    second = home.start(folder)
+    assert second.wait(20) == [2], second.said()
+    assert time.monotonic() - begin < 5
+    assert f"{folder} is in use by process {first.ranks[0].pid} on" in second.said()
+    assert "Traceback" not in second.said()
+    tried()
+    first.kill()
+    home.finish(folder)
+    assert final_state(folder) == expected
+    tried()
