@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-import torch
-
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.load import prepared
 from bertkit.bench.measure import Row, apart, compare, interleaved
 from bertkit.bench.step import Workload, make_batch, our_step
+from bertkit.process import make_ready
 from bertkit.recipe import Recipe, read_recipe
 from data_pipelines.collator import MaskingCollator
 from data_pipelines.config import MaskConfig
@@ -38,7 +37,7 @@ _TRAINED_STEPS = 20
 
 def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = None) -> tuple[list[Row], list[str]]:
     """Rows for more and more tokens a step, later and later steps, and more and more megabytes of text."""
-    torch.set_flush_denormal(True)
+    make_ready()
     sizes = sizes or ([1, 4] if quick else [10, 100, 1000])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -159,7 +158,7 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
     from bertkit.training.ranks import start_accelerator, wrap
     from bertkit.training.step import train_step
 
-    torch.set_flush_denormal(True)
+    make_ready()
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
     with watched_memory() as memory:
         start = time.perf_counter()

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, compare, interleaved
 from bertkit.bench.step import Workload, our_step
+from bertkit.process import make_ready
 from data_pipelines.batch import PackedBatch
 from data_pipelines.collator import MaskingCollator
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
@@ -25,7 +24,7 @@ _LOADED_AT_ONCE = 20
 
 def bench_load(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
     """One row a unit of masking: whole steps from the plan to tensors, in the process that trains."""
-    torch.set_flush_denormal(True)
+    make_ready()
     with tempfile.TemporaryDirectory() as name:
         tokenizer, rows = prepared(Path(name), 1_000_000 if quick else 16_000_000, _STEP.length, _STEP.vocab_size)
         measured = [_measure(tokenizer, rows, unit, quick) for unit in ("token", "word", "span")]

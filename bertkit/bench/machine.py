@@ -101,6 +101,7 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
 
     from bertkit.bench.measure import interleaved
     from bertkit.model import MaskedLM, build_encoder
+    from bertkit.process import make_ready
     from bertkit.training.optim import build_optimizers
     from bertkit.training.peak import count_flops, measure_peak
     from bertkit.training.ranks import start_accelerator, wrap
@@ -111,7 +112,7 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
     from data_pipelines.shards import open_rows
     from data_pipelines.tokenizer import load_tokenizer
 
-    torch.set_flush_denormal(True)
+    make_ready()
     before = most_memory()
     precision = recipe.train.precision if torch.cuda.is_available() else "fp32"
     accelerator = start_accelerator(rows_folder, precision, [])

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row
+from bertkit.process import keep_freed_memory
 from bertkit.recipe import Recipe, read_recipe
 from bertkit.training.budget import decide_steps
 from bertkit.training.build import build_model, warm_start
@@ -101,6 +102,7 @@ def bench_race(
 
 def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
     """Train as the recipe says until the held-out loss is at most `goal`, or until the end."""
+    keep_freed_memory()  # as `bertkit pretrain` does, and after theirs, which does not
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
     bare = build_model(recipe, inputs)
     start_seconds = warm_start(bare, recipe, inputs)

@@ -11,7 +11,6 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
 from accelerate import Accelerator
 
 from bertkit.fields import build
@@ -24,6 +23,7 @@ from bertkit.finetune.looking import print_results, score_sentence
 from bertkit.finetune.results import SCORES, evaluate, finish_seed, seed_folder, summarise
 from bertkit.finetune.scoring import main_score
 from bertkit.finetune.start import find_start
+from bertkit.process import make_ready
 from bertkit.training.advice import Adviser, free_memory
 from bertkit.training.checkpoint import load_checkpoint
 from bertkit.training.company import Company
@@ -52,7 +52,7 @@ from data_pipelines.plan import Plan
 
 def finetune(recipe: FinetuneRecipe) -> int:
     """Train every seed as the recipe says, from the start or from where it stopped. Returns the exit code."""
-    torch.set_flush_denormal(True)
+    make_ready()
     folder = Path(recipe.run.dir)
     first_rank = os.environ.get("RANK", "0") == "0"
     say = _say if first_rank else lambda text: None

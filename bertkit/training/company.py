@@ -7,8 +7,10 @@ there is nothing to do here.
 
 import contextlib
 import os
+import socket
 import sys
 import threading
+import time
 from datetime import timedelta
 
 import torch.distributed
@@ -19,6 +21,8 @@ SILENT_BEATS = 40
 """A rank is gone when it was not heard for so many of our own beats. Ranks are started together, so this is also how
 long one may take to arrive."""
 _SECONDS = 1.0
+_ANSWER_SECONDS = 10.0
+"""How long a living rank 0 may take to answer."""
 
 
 class Company(contextlib.AbstractContextManager):
@@ -33,7 +37,7 @@ class Company(contextlib.AbstractContextManager):
         if self._ranks > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:
             try:
                 store = self._connect()
-            except RuntimeError:  # torch's network errors are of this kind
+            except (OSError, RuntimeError):  # torch's network errors are of the second kind
                 raise OSError(
                     f"rank 0 did not appear within {SILENT_BEATS} seconds; start all ranks together"
                 ) from None
@@ -52,13 +56,16 @@ class Company(contextlib.AbstractContextManager):
         self._watching = False
 
     def _connect(self) -> torch.distributed.TCPStore:
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        if self._rank:
+            _wait_for(address, port)
         # The server of this port is the one that torch will use for the group as well, hence multi_tenant.
         return torch.distributed.TCPStore(
-            os.environ["MASTER_ADDR"],
-            int(os.environ["MASTER_PORT"]),
+            address,
+            port,
             self._ranks,
             self._rank == 0,
-            timedelta(seconds=SILENT_BEATS * _SECONDS),
+            timedelta(seconds=_ANSWER_SECONDS),
             wait_for_workers=False,
             multi_tenant=True,
         )
@@ -81,6 +88,19 @@ class Company(contextlib.AbstractContextManager):
                 left -= 1
             elif max(silent.values()) > SILENT_BEATS:
                 _end(max(silent, key=silent.__getitem__))
+
+
+def _wait_for(address: str, port: int) -> None:
+    """Return once somebody listens there. Torch would wait, too, but then sleep for a while and wait again."""
+    deadline = time.monotonic() + SILENT_BEATS * _SECONDS
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=_ANSWER_SECONDS).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_SECONDS / 4)
 
 
 def _end(gone: int) -> None:

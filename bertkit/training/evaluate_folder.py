@@ -5,12 +5,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
 
 import bertkit
 from bertkit.model import MaskedLM
 from bertkit.model_folder import resolve
+from bertkit.process import make_ready
 from bertkit.training.config import EvaluateConfig
 from bertkit.training.held_out import HeldOut
 from bertkit.training.pseudo_perplexity import pseudo_perplexity
@@ -23,7 +23,7 @@ from data_pipelines.tokenizer import load_tokenizer
 
 def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig) -> dict[str, Any]:
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
-    torch.set_flush_denormal(True)
+    make_ready()
     folder = resolve(model_folder)
     model = bertkit.load(folder)
     if not isinstance(model, MaskedLM):

@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
 from torch import nn
 
 from bertkit.fields import build
+from bertkit.process import make_ready
 from bertkit.recipe import Recipe
 from bertkit.training.advice import Adviser, free_memory
 from bertkit.training.budget import decide_steps
@@ -55,8 +55,7 @@ from data_pipelines.plan import Plan
 
 def pretrain(recipe: Recipe) -> int:
     """Train as the recipe says, from the start or from where it stopped. Returns the exit code."""
-    # Before torch starts threads: they inherit it. Denormal numbers slow matrix products several times.
-    torch.set_flush_denormal(True)
+    make_ready()
     folder = Path(recipe.run.dir)
     first_rank = os.environ.get("RANK", "0") == "0"
     check_start(recipe)

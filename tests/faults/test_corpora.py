@@ -95,7 +95,7 @@ def test_a_line_of_50_megabytes_takes_no_more_memory_than_a_page(tmp_path, tried
     spaced, solid, chinese = "anna paints the old house ", "annapaints", "我们喜欢阅读书籍和听音乐"
     shapes = {
         "spaces.txt": lambda size: spaced * (size // len(spaced)),
-        "solid.txt": lambda size: solid * (size // len(solid)),
+        "solid.txt": lambda size: f"{spaced}\n" + solid * (size // len(solid)),
         "json.jsonl": lambda size: '{"text": "' + spaced * (size // len(spaced)) + '"}\n',
         "chinese.txt": lambda size: chinese * (size // len(chinese.encode())),
     }

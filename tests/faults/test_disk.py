@@ -1,5 +1,6 @@
 """A disk that is full, read-only or not what it seems stops a run before it trains, or costs it nothing."""
 
+import ctypes
 import os
 import resource
 import shutil
@@ -59,14 +60,28 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("inside", ["", "checkpoints"])
-@pytest.mark.skipif(os.geteuid() == 0, reason="to root every folder is writable")
-def test_a_folder_that_cannot_be_written_is_told_before_training(home, tmp_path, tried, inside):
-    """Row 20: the run's folder, or the one of its checkpoints."""
+def test_a_folder_that_cannot_be_written_is_told_before_training(home, killed, tmp_path, tried, inside):
+    """Row 20: a new run's folder, or that of an old one's checkpoints."""
     folder = tmp_path / "run"
-    (folder / inside).mkdir(parents=True)
+    if inside:
+        shutil.copytree(killed, folder)
+    else:
+        folder.mkdir()
     (folder / inside).chmod(0o555)
-    assert_refused_before_training(home, folder, str(folder / inside))
+    assert_refused_before_training(home, folder, str(folder / inside), before=obey_permissions)
     tried()
+
+
+def obey_permissions() -> None:
+    """To root every folder is writable, by two capabilities that it can do without."""
+    if os.geteuid() != 0:
+        return
+    libc, version_3 = ctypes.CDLL(None, use_errno=True), 0x20080522
+    header, sets = (ctypes.c_uint32 * 2)(version_3, 0), (ctypes.c_uint32 * 6)()
+    override, read_search = 1 << 1, 1 << 2
+    libc.capget(header, sets)
+    sets[0] &= ~(override | read_search)
+    assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
 
 
 def test_a_place_where_nothing_can_be_made_is_told_before_training(home, tried):
@@ -94,9 +109,9 @@ def test_a_file_where_a_folder_should_be_is_told_before_training(home, killed, t
     tried()
 
 
-def assert_refused_before_training(home, folder: Path, named: str, *changes: str) -> None:
+def assert_refused_before_training(home, folder: Path, named: str, *changes: str, before=None) -> None:
     log = home.corpus.parent / "refused.log"
-    run = start(home.argv(folder, *changes), log=log)
+    run = start(home.argv(folder, *changes), log=log, before=before)
     assert run.wait() == [2], run.said()
     assert named in run.said()
     assert "Traceback" not in run.said()

@@ -1,0 +1,30 @@
+"""What makes a process that computes on a CPU fast; nothing enters or leaves."""
+
+import ctypes
+
+import torch
+
+# Numbers of glibc's mallopt(3).
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+
+
+def make_ready() -> None:
+    """Call it before torch starts threads: they inherit what it sets."""
+    # Denormal numbers slow matrix products several times.
+    torch.set_flush_denormal(True)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep large arrays that are freed for the next of their size; says whether it could.
+
+    It would give them back to the system, which fills them with zeros, page by page, when they are asked for again:
+    gradients and activations, at every step.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return False
+    never = mallopt(_TRIM_THRESHOLD, -1)
+    # Older versions take at most 32 MB.
+    return bool(never and (mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25)))
