@@ -35,7 +35,7 @@ def read_examples(examples: Sequence[Any], *, with_words: bool) -> Examples:
     """Read a batch; `with_words` asks fast encodings for their words where the examples carry none."""
     columns, tokenizer_words = _columns(examples, with_words)
     ids = _without_tensors(columns.pop("input_ids"))
-    row_starts = np.fromiter(accumulate(map(len, ids), initial=0), np.int64, len(ids) + 1)
+    row_starts = _naturals([list(accumulate(map(len, ids), initial=0))])
 
     def flags(name: str) -> np.ndarray | None:
         rows = columns.pop(name, None)
@@ -183,6 +183,10 @@ def _naturals(rows: list[list[int]]) -> np.ndarray:
 
 
 def _one_integer_each(name: str, values: list) -> np.ndarray:
+    try:
+        return _naturals([values])
+    except (TypeError, OverflowError):
+        pass  # a negative number, or of another type than int
     try:
         return np.fromiter(map(operator.index, values), np.int64, len(values))
     except (TypeError, OverflowError):

@@ -33,7 +33,8 @@ from data_pipelines.words import (
     wordpiece_table,
 )
 
-_BATCH_CHARS = 1 << 20
+_BATCH_TOKENS = 1 << 18
+"""About as many are encoded at once; each takes some hundred bytes until it lies in a row."""
 _ESTIMATE_CHARS = 1 << 16
 
 
@@ -248,7 +249,8 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
     encode, to_arrays = _encoder(tokenizer, segmenter)
     documents = islice(_documents_of_part(read_documents(corpus), part), state["documents"], None)
     validation = False
-    for batch, encodings in _encode_ahead(_batches(documents, _BATCH_CHARS), encode):
+    num_chars = int(_BATCH_TOKENS / max(estimate["tokens_per_char"], 0.01))
+    for batch, encodings in _encode_ahead(_batches(documents, num_chars), encode):
         chosen: dict[str, list] = {split: [] for split in SPLITS}
         for document, encoding in zip(batch, encodings, strict=True):
             if not document.continued:

@@ -25,6 +25,7 @@ SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 """In the order of their ids: [PAD] is 0."""
 
 _ROLES = ("pad", "unk", "cls", "sep", "mask")
+_PART_CHARS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,17 @@ def _train_bpe(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> 
     return backend
 
 
+def _parts(text: str) -> Iterator[str]:
+    """A text in parts, cut before white space: the library holds some hundred texts at a time."""
+    start = 0
+    while len(text) - start > _PART_CHARS:
+        end = max(text.rfind(space, start + 1, start + _PART_CHARS) for space in (" ", "\n"))
+        end = end if end > start else start + _PART_CHARS
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
 def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[str]:
     """Documents taken evenly from the whole corpus until the cap, their overlong words cut."""
     size, cap = corpus_bytes(corpus), config.sample_mb << 20
@@ -255,7 +267,7 @@ def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[s
         # Looking at the words first is faster than the expression, and most documents have no such word.
         if max(map(len, text.split())) > config.max_word_chars:
             text = overlong.sub(r"\g<0> ", text)
-        yield text
+        yield from _parts(text)
         # A size unknown beforehand, or a compressed file larger than thought: stop at the cap.
         if done >= cap:
             return

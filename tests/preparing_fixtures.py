@@ -13,7 +13,7 @@ from data_pipelines.tokenizer import train_tokenizer
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(module, "_BATCH_CHARS", 2000)
+    monkeypatch.setattr(module, "_BATCH_TOKENS", 500)
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ KILLED = """
 import sys, time
 from data_pipelines import prepare as module
 from data_pipelines.config import CorpusConfig, PrepareConfig
-module._BATCH_CHARS = 2000
+module._BATCH_TOKENS = 500
 config = PrepareConfig(seq_len=32, shard_tokens=600, validation_share=0.1)
 def report(progress):
     print(flush=True)

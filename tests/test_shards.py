@@ -26,7 +26,7 @@ def made(tmp_path_factory):
     corpus = CorpusConfig(corpus=[str(write_corpus(folder / "corpus.txt", count=150))])
     train_tokenizer(corpus, TokenizerConfig(vocab_size=200), folder / "tokenizer")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BATCH_CHARS", 3000)
+        patch.setattr(module, "_BATCH_TOKENS", 750)
         config = PrepareConfig(seq_len=32, shard_tokens=1000, validation_share=0.1)
         prepare(corpus, folder / "tokenizer", config, folder / "data")
     return folder / "data"
