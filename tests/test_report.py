@@ -199,6 +199,30 @@ def test_scores_in_another_form_do_not_break_the_page(tmp_path, scores):
     assert "Learning" in text_of(training_report(read_runs([folder])))
 
 
+def test_a_tagger_beside_an_encoder_gets_no_masks_and_no_targets(run, tmp_path):
+    """It has neither; saying so four times, with the name of its recipe's verb, helps nobody."""
+    evaluation = {"kind": "dev", "step": 2, "accuracy": 0.5}
+    tagger = write_run(tmp_path / "tagger", [*training(3.0, 2.0), evaluation], scores={})
+    (tagger / "recipe.yaml").write_text(json.dumps({"task": "tagging"}))
+    page = training_report(read_runs([run, tagger]))
+    for id in ("buckets", "samples", "masks"):
+        part = re.search(rf'<section id="{id}".*?</section>', page, re.DOTALL)[0]
+        assert "Left out" not in part
+        assert "tagger" not in part
+        assert "run-1" not in part
+
+
+def test_captions_of_scores_say_what_was_counted(tmp_path):
+    unknown = {"share": 0.2, "accuracy": 0.4, "words": 1841}
+    dev = {"accuracy": 0.8, "unknown": unknown, "tags": {"X": {"f1": 0.5}}}
+    scores = {"score": "accuracy", "best_seed": 0, "seeds": [{"seed": 0, "dev": dev}], "dev": {"mean": 0.8}}
+    page = training_report(read_runs([write_run(tmp_path / "run", training(1.0), scores=scores)]))
+    captions = re.findall(r"<caption>([^<]*)</caption>", page)
+    assert "unknown" not in captions
+    assert "Unknown words, those that no training sentence has (share: of all words)" in captions
+    assert "By tag" in captions
+
+
 def test_a_taggers_scores_confusion_and_worst_sentences_are_shown(pages):
     shown = text_of(pages["tagger"].read_text())
     for told in ("f1 strict81.2%", "1,234", "4,321", "AnnaB-PERB-LOC", EVIL):
@@ -228,7 +252,7 @@ def test_seeds_splits_and_baselines_are_shown(tmp_path):
     shown = text_of(page)
     for told in (
         *("seed 351.5%31.5%", "seed 462.5%42.5%", "mean of the seeds57.0%37.0%", "majority tag7.1%–"),
-        *("Test sentences", "strict, types", "LOC11.1%", "B-PERB-LOC17", "The curves are those of seed-4"),
+        *("Test sentences", "Strict, by kind of span", "LOC11.1%", "B-PERB-LOC17", "The curves are those of seed-4"),
     ):
         assert told in shown
     charts = data_of(page)["charts"]
@@ -278,6 +302,28 @@ def test_runs_of_different_tasks_are_told_apart(tmp_path):
     assert "do not compare" not in alike
 
 
+def test_each_task_has_charts_and_a_table_of_its_own(tmp_path):
+    """The loss of an encoder and that of a tagger on one axis would look like a comparison."""
+    for name, recipe in (("encoder", {}), ("tagger", {"task": "tagging"}), ("another", {"task": "tagging"})):
+        write_run(tmp_path / name, [*training(3.0, 2.0), {"kind": "eval", "step": 2, "accuracy": 0.5}])
+        (tmp_path / name / "recipe.yaml").write_text(json.dumps(recipe))
+    page = training_report(read_runs([tmp_path / name for name in ("encoder", "tagger", "another")]))
+    charts = data_of(page)["charts"]
+    runs = {id: [series["run"] for series in chart["series"]] for id, chart in charts.items()}
+    assert runs == {
+        "loss-pretraining": [0],
+        "accuracy-pretraining": [0],
+        "loss-tagging": [1, 2],
+        "accuracy-tagging": [1, 2],
+    }
+    titles = {"Loss, pretraining", "Loss, tagging", "Accuracy, pretraining", "Accuracy, tagging"}
+    assert {chart["title"] for chart in charts.values()} == titles
+    assert titles <= set(re.findall(r'<h3 id="[^"]*-title">([^<]*)</h3>', page))
+    glances = re.findall(r'<table class="numbers glance[^"]*"><caption>([^<]*)</caption>', page)
+    assert glances == ["pretraining, at a glance", "tagging, at a glance"]
+    assert "held-out targets" not in page[page.index('data-chart="loss-tagging"') :]
+
+
 def test_a_folder_is_no_place_for_a_page(tmp_path):
     with pytest.raises(ValueError, match="is a folder; name the file"):
         write_page(tmp_path, "a page")
@@ -319,6 +365,20 @@ def test_a_browser_finds_no_fault_and_asks_for_nothing(browser, pages, name, wid
     assert all(drawn)
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_narrow_screen_cuts_no_table_without_a_sign(browser, pages, dark):
+    browser.open(pages["both"], width=390, dark=dark)
+    for open_all in ("", "document.querySelectorAll('details').forEach(details => details.open = true)"):
+        browser.evaluate(open_all)
+        cut = "[...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth)"
+        signs = browser.evaluate(f"{cut}.map(box => getComputedStyle(box).backgroundImage)")
+        assert all("gradient" in sign for sign in signs), signs
+    assert signs, "none of the tables is wide, so nothing was shown"
+    assert browser.evaluate(f"{cut}.filter(box => box.querySelector('.glance')).length") == 0
+    shown = browser.evaluate("document.querySelector('.glance').innerText")
+    assert "perplexity" in shown, "every number has its name beside it"
+
+
 def test_hostile_text_is_seen_as_text(browser, pages):
     browser.open(pages["tagger"])
     assert EVIL in browser.evaluate("document.querySelector('#tagging').innerText")
@@ -354,10 +414,15 @@ def test_arrow_keys_move_the_readout(browser, pages):
 
 def test_the_legend_hides_a_run_and_the_axis_can_be_time(browser, pages):
     browser.open(pages["both"])
-    curves = "document.querySelectorAll('[data-chart=loss] .curve.run-1').length"
-    assert browser.evaluate(curves) == 1
+    drawn = "[...document.querySelectorAll('.plot .curve')].filter(curve => curve.checkVisibility())"
+    of_run, others = (f"{drawn}.filter(curve => curve.matches('.run-{index}')).length" for index in (1, 0))
+    before = browser.evaluate(others)
+    assert browser.evaluate(of_run) > 0
     browser.evaluate("document.querySelector('input[data-run=\"1\"]').click()")
-    assert browser.evaluate(curves) == 0
+    assert browser.evaluate(of_run) == 0
+    assert browser.evaluate(others) == before > 0
+    browser.evaluate("document.querySelector('input[data-run=\"1\"]').click()")
+    assert browser.evaluate(of_run) > 0
     browser.open(pages["run"])
     browser.evaluate("document.querySelector('input[value=minutes]').click()")
     assert browser.evaluate("document.querySelector('[data-chart=loss] .axis').textContent") == "minutes of training"

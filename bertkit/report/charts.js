@@ -31,12 +31,18 @@
     let drawn = null;
     let at = -1;
 
+    const figure = place.closest("figure");
+
     function draw() {
+      const series = visibleSeries(chart);
+      // Without a run to show there is no axis to draw.
+      figure.hidden = series.length === 0;
+      if (figure.hidden) return;
       const width = Math.max(place.clientWidth, 240);
       const focused = picture !== null && document.activeElement === picture;
       at = -1;
       readout.hidden = true;
-      drawn = layOut(chart, visibleSeries(chart), width);
+      drawn = layOut(chart, series, width);
       place.replaceChildren(drawn.svg, readout);
       picture = drawn.svg;
       listen();

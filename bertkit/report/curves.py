@@ -81,6 +81,14 @@ SPEED = (
         (Line("train", "share_of_peak", "share", strong=False),),
     ),
 )
+_ABOUT = {
+    ("loss", "tagging"): "Cross-entropy in nats over the labeled words, the mean since the point before.",
+    ("loss", "classification"): "Cross-entropy in nats over the labeled texts, the mean since the point before.",
+    ("accuracy", "tagging"): "Share of the dev words whose tag is right.",
+    ("accuracy", "classification"): "Share of the dev texts whose label is right.",
+    ("f1", "tagging"): "Of the dev spans.",
+}
+"""What a curve shows in a task where it is not what it is in pretraining."""
 _AXES = {"step": "step", "tokens": "tokens", "minutes": "minutes of training"}
 
 
@@ -93,13 +101,23 @@ def written(value: float | None, form: str) -> str:
     return {"fixed": "{:.3f}", "count": "{:,.0f}", "number": "{:.3g}"}[form].format(value)
 
 
+def by_task(runs: list[Run]) -> dict[str, list[int]]:
+    """Which of the runs learn the same, in the order in which the tasks come up."""
+    return {task: [i for i, run in enumerate(runs) if run.task == task] for task in dict.fromkeys(r.task for r in runs)}
+
+
 def figures(curves: tuple[Curve, ...], runs: list[Run]) -> list[Html]:
-    """A figure for every curve that any run has numbers for."""
-    return [
-        figure(curve.id, curve.title, curve.about, _numbers(curve, runs))
-        for curve in curves
-        if any(_has(run, line) for run in runs for line in curve.lines)
-    ]
+    """A figure for every curve that any run has numbers for; the figures of one task stand together."""
+    groups = []
+    for task, indices in by_task(runs).items():
+        alike = [runs[index] for index in indices]
+        drawn = [
+            figure(curve.id, curve.title, curve.about, _numbers(curve, alike))
+            for curve in _of_task(curves, task, runs)
+            if any(_has(run, line) for run in alike for line in curve.lines)
+        ]
+        groups.append(tag("div", drawn, class_="charts") if drawn else None)
+    return [group for group in groups if group is not None]
 
 
 def figure(id: str, title: str, about: str, numbers: Html) -> Html:
@@ -119,15 +137,17 @@ def chart_data(curves: tuple[Curve, ...], runs: list[Run]) -> dict[str, Any]:
     columns: list[dict[str, Any]] = []
     charts: dict[str, Any] = {
         curve.id: {"title": curve.title, "form": curve.form, "fromZero": curve.from_zero, "series": []}
-        for curve in curves
+        for task in by_task(runs)
+        for curve in _of_task(curves, task, runs)
     }
     for index, run in enumerate(runs):
         place = _places(run)
+        drawn = _of_task(curves, run.task, runs)
         for kind in ("train", "eval"):
             records = thinned(run.of_kind(kind))
             if not records:
                 continue
-            for curve in curves:
+            for curve in drawn:
                 for line in curve.lines:
                     if line.kind == kind and _has(run, line):
                         values = [number(record, line.key) for record in records]
@@ -170,6 +190,14 @@ def thinned(records: list[Record], most: int = MOST_POINTS) -> list[Record]:
             max(by_loss, key=lambda i: records[i].get("loss", 0)),
         }
     return [records[index] for index in sorted(kept)]
+
+
+def _of_task(curves: tuple[Curve, ...], task: str, runs: list[Run]) -> list[Curve]:
+    """The curves as this task has them; where there are others, under names of its own."""
+    told = [curve._replace(about=_ABOUT.get((curve.id, task), curve.about)) for curve in curves]
+    if len(by_task(runs)) == 1:
+        return told
+    return [curve._replace(id=f"{curve.id}-{task}", title=f"{curve.title}, {task}") for curve in told]
 
 
 def _has(run: Run, line: Line) -> bool:

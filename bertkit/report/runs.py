@@ -27,6 +27,14 @@ class Run:
     notes: list[str] = field(default_factory=list)
     """What could not be read."""
 
+    @property
+    def task(self) -> str:
+        """What the run learns; numbers of different tasks do not compare."""
+        known = self.recipe.get("task")
+        if known in ("tagging", "classification"):
+            return str(known)
+        return "pretraining" if self.scores is None else "tagging"
+
     def of_kind(self, kind: str) -> list[Record]:
         return self.records.get(kind, [])
 

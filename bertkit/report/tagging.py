@@ -13,6 +13,14 @@ from bertkit.report.runs import Run, number
 _MOST_LABELS = 30
 _MOST_SENTENCES = 20
 _SHADES = 9
+_GROUPS = {
+    "unknown": "Unknown words, those that no training sentence has (share: of all words)",
+    "tags": "By tag",
+    "types": "By kind of span",
+    "strict": "Strict: spans written by the rules of the scheme",
+    "strict, types": "Strict, by kind of span",
+}
+"""What the groups of numbers in scores.json are, in words."""
 _SPLITS = {"test": "Test sentences", "dev": "Dev sentences"}
 
 
@@ -73,13 +81,14 @@ def _result(numbers: Any, found: dict[str, Any]) -> Html:
 
 def _score_tables(name: str, group: dict[str, Any]) -> list[Html]:
     """Plain numbers in one table, then a table for every group of numbers; numbers by label side by side."""
+    caption = _GROUPS.get(name, name)
     nested = {key: value for key, value in group.items() if isinstance(value, dict) and value}
     if nested and len(nested) == len(group) and not any(_has_groups(values) for values in nested.values()):
         columns = list(dict.fromkeys(key for values in nested.values() for key in values))
         rows = [[printable(str(key)), *(_score(values.get(c))[0] for c in columns)] for key, values in nested.items()]
-        return [table(name, ["", *map(_words, columns)], rows, class_="numbers captioned")]
+        return [table(caption, ["", *map(_words, columns)], rows, class_="numbers captioned")]
     single = [[_words(key), *_score(value)] for key, value in group.items() if not isinstance(value, (dict, list))]
-    tables = [table(name, ["score", "value", ""], single, class_="numbers captioned")] if single else []
+    tables = [table(caption, ["score", "value", ""], single, class_="numbers captioned")] if single else []
     for key, values in nested.items():
         title = _words(key) if name == "Scores" else f"{name}, {_words(key)}"
         tables += _score_tables(title, values)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bertkit.report.curves import LEARNING, OPTIMIZATION, SPEED, chart_data, figures, written
+from bertkit.report.curves import LEARNING, OPTIMIZATION, SPEED, by_task, chart_data, figures, written
 from bertkit.report.markup import Html, bar, join, table, tag
 from bertkit.report.page import document, section, write_page
 from bertkit.report.probe import Piece, Probe, probe
@@ -36,7 +36,11 @@ def training_report(runs: list[Run]) -> str:
     curves = (*LEARNING, *OPTIMIZATION, *SPEED)
     data = chart_data(curves, runs)
     names = " · ".join(run.name for run in runs)
-    probes = [probe(run.folder, run.facts, num_samples=6 if len(runs) == 1 else 3) for run in runs]
+    # Masks are what encoders learn from; a tagger has none.
+    probes = {
+        index: probe(runs[index].folder, runs[index].facts, num_samples=6 if len(runs) == 1 else 3)
+        for index in by_task(runs).get("pretraining", [])
+    }
     body = join(
         tag(
             "header",
@@ -65,7 +69,7 @@ def training_report(runs: list[Run]) -> str:
 
 
 def _glance(runs: list[Run]) -> Html:
-    """The numbers one looks for first: tiles for one run, a table for several."""
+    """The numbers one looks for first: tiles for one run, a table for the several ones of a task."""
     columns = {
         "steps": _steps,
         "held-out loss": lambda run: written(run.last("eval", "loss"), "fixed"),
@@ -77,13 +81,27 @@ def _glance(runs: list[Run]) -> Html:
         "training time": lambda run: _duration(run.last("train", "seconds")),
         "tokens/s, mean": lambda run: written(_speed(run), "count"),
     }
-    values = {name: [tell(run) for run in runs] for name, tell in columns.items()}
-    values = {name: told for name, told in values.items() if any(text != "–" for text in told)}
     if len(runs) == 1:
-        tiles = [tag("div", tag("dt", name), tag("dd", told[0])) for name, told in values.items()]
-        return tag("dl", tiles, class_="tiles")
-    rows = [[_swatch(index, run), *(told[index] for told in values.values())] for index, run in enumerate(runs)]
-    return table("At a glance", ["run", *values], rows)
+        told = {name: tell(runs[0]) for name, tell in columns.items()}
+        return tag(
+            "dl",
+            [tag("div", tag("dt", name), tag("dd", text)) for name, text in told.items() if text != "–"],
+            class_="tiles",
+        )
+    tables, tasks = [], by_task(runs)
+    for task, indices in tasks.items():
+        names = [name for name, tell in columns.items() if any(tell(runs[index]) != "–" for index in indices)]
+        rows = [
+            [
+                _swatch(index, runs[index]),
+                # On a narrow screen every number stands under its own name.
+                *(tag("td", columns[name](runs[index]), data_name=name) for name in names),
+            ]
+            for index in indices
+        ]
+        shown = "numbers glance captioned" if len(tasks) > 1 else "numbers glance"
+        tables.append(table(f"{task}, at a glance", ["run", *names], rows, class_=shown))
+    return join(tables)
 
 
 def _steps(run: Run) -> str:
@@ -117,8 +135,12 @@ def _duration(seconds: float | None) -> str:
 
 def _notes(runs: list[Run]) -> Html | None:
     notes = [f"{run.name}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
-    if len({run.recipe.get("task") for run in runs}) > 1:
-        notes.insert(0, "These runs learn different tasks, so their losses and accuracies do not compare.")
+    if len(by_task(runs)) > 1:
+        notes.insert(
+            0,
+            "These runs learn different tasks, whose losses and accuracies do not compare; "
+            "each task has charts of its own.",
+        )
     return tag("ul", [tag("li", note) for note in notes], class_="notes") if notes else None
 
 
@@ -165,16 +187,16 @@ def _learning(runs: list[Run]) -> Html | None:
 
 
 def _charts(title: str, drawn: list[Html], id: str) -> Html | None:
-    return section(title, tag("div", drawn, class_="charts"), id=id) if drawn else None
+    return section(title, drawn, id=id) if drawn else None
 
 
 def _buckets(runs: list[Run]) -> Html | None:
     """Loss and accuracy of the last evaluation, for every kind of target."""
+    if "pretraining" not in by_task(runs):
+        return None
     lasts = [run.of_kind("eval")[-1] if run.of_kind("eval") else {} for run in runs]
-    found = [{"all": last, **_mapping(last.get("buckets"))} if last else {} for last in lasts]
-    if not any(_mapping(last.get("buckets")) for last in lasts):
-        if all(run.scores is not None for run in runs):
-            return None
+    found = [{"all": last, **_mapping(last["buckets"])} if _mapping(last.get("buckets")) else {} for last in lasts]
+    if not any(found):
         reason = "no evaluation with buckets has been recorded; eval.every and data.validation_share ask for one"
         return section("Held-out targets by kind", _absent(reason), id="buckets")
     names = [name for name in _BUCKETS if any(name in buckets for buckets in found)]
@@ -203,23 +225,23 @@ def _buckets(runs: list[Run]) -> Html | None:
     )
 
 
-def _samples(runs: list[Run], probes: list[Probe]) -> Html | None:
-    if all(run.scores is not None and not found.samples for run, found in zip(runs, probes, strict=True)):
+def _samples(runs: list[Run], probes: dict[int, Probe]) -> Html | None:
+    if not probes:
         return None
     about = (
         "Held-out text with the targets marked: what stood there, and whether the first guess was right. "
         "The probabilities of the guesses follow below."
     )
     parts: list[Any] = []
-    for index, (run, found) in enumerate(zip(runs, probes, strict=True)):
+    for index, found in probes.items():
         if len(runs) > 1:
-            parts.append(tag("h3", _swatch(index, run)))
+            parts.append(tag("h3", _swatch(index, runs[index])))
         parts.append(
             tag("ol", [tag("li", _sample(pieces)) for pieces in found.samples], class_="samples")
             if found.samples
             else _absent(found.no_samples or "no held-out row has a target")
         )
-    explained = tag("p", about, class_="about") if any(found.samples for found in probes) else None
+    explained = tag("p", about, class_="about") if any(found.samples for found in probes.values()) else None
     return section("Filled masks", explained, *parts, id="samples")
 
 
@@ -252,10 +274,10 @@ def _guess(token: str, share: float) -> Html:
     return tag("span", tag("b", token), " <1%" if share < 0.01 else f" {share:.0%}", class_="guess")
 
 
-def _masks(runs: list[Run], probes: list[Probe]) -> Html | None:
-    if all(run.scores is not None and not found.rates for run, found in zip(runs, probes, strict=True)):
+def _masks(runs: list[Run], probes: dict[int, Probe]) -> Html | None:
+    if not probes:
         return None
-    parts = [tag("div", _mask_part(runs, index, found)) for index, found in enumerate(probes)]
+    parts = [tag("div", _mask_part(runs, index, found)) for index, found in probes.items()]
     return section("Masks", tag("div", parts, class_="charts"), id="masks")
 
 
