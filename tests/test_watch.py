@@ -6,15 +6,16 @@ import time
 import pytest
 import torch
 
-from bertkit.training.advice import Adviser, _free_of_container, _free_of_machine, free_memory
+from bertkit.training.advice import ENOUGH_STEPS, Adviser, _free_of_container, _free_of_machine, free_memory
 from bertkit.training.step import StepResult
 from bertkit.training.watch import Watch, cut_metrics
 
 CALM = {"loss": 5.0, "input_stall": 0.0}
 
 
-def adviser(total_steps: int = 1000, unigram: float = 7.0, free: float = 0.5) -> Adviser:
-    return Adviser(total_steps=total_steps, unigram=unigram, num_workers=1, free_memory=lambda: free)
+def adviser(total_steps: int = 1000, first_step: int = 0, unigram: float = 7.0, free: float = 0.5) -> Adviser:
+    steps = {"total_steps": total_steps, "first_step": first_step}
+    return Adviser(**steps, unigram=unigram, num_workers=1, free_memory=lambda: free)
 
 
 def test_a_calm_run_gets_no_advice():
@@ -34,6 +35,23 @@ def test_advice_names_the_key_to_change_and_is_given_once(watched, step, values,
     (advice,) = watched.consider(step, values)
     assert remedy in advice
     assert list(watched.consider(step + 20, values)) == []
+
+
+def test_advice_about_input_waits_for_enough_steps_to_mean_something():
+    stalled = {**CALM, "input_stall": 0.5}
+    for first_step in (0, 700):
+        watched = adviser(first_step=first_step)
+        told = {step: list(watched.consider(first_step + step, stalled)) for step in range(1, 40)}
+        assert [step for step, advice in told.items() if advice] == [1 + ENOUGH_STEPS]
+
+
+def test_a_stall_is_judged_by_all_the_steps_since_it_was_judged_last():
+    """One slow step among many logged one by one is no stall; one that begins late is."""
+    watched = adviser()
+    stalls = [0.9] + [0.0] * (ENOUGH_STEPS - 1) + [0.3] * ENOUGH_STEPS
+    told = [list(watched.consider(step, {**CALM, "input_stall": stall})) for step, stall in enumerate(stalls, start=2)]
+    assert [step for step, advice in enumerate(told, start=1) if advice] == [2 * ENOUGH_STEPS]
+    assert "30% of the time" in told[-1][0]
 
 
 def test_a_loss_near_the_unigram_level_is_normal_at_the_start():
@@ -81,12 +99,12 @@ def watched_run(folder, items, *, loss: float, free: float = 0.5, steps: int = 3
 
 def test_a_run_says_what_to_change_when_input_stalls_memory_is_full_or_the_loss_is_flat(tmp_path, capsys):
     def slow():
-        for _ in range(3):
-            time.sleep(0.01)
+        for _ in range(1 + ENOUGH_STEPS):
+            time.sleep(0.003)
             yield
 
     for name, items, options, remedy in (
-        ("input", slow(), {"loss": 5.0}, "run.num_workers=2"),
+        ("input", slow(), {"loss": 5.0, "steps": 1 + ENOUGH_STEPS}, "run.num_workers=2"),
         ("memory", range(3), {"loss": 5.0, "free": 0.01}, "train.micro_batch"),
         ("flat", range(400), {"loss": 6.95, "steps": 400}, "optim.warmup"),
     ):

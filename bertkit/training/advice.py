@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 
+ENOUGH_STEPS = 20
+"""Waiting for batches is judged over so many steps: over fewer, one slow read looks like a stall."""
+
 
 class Adviser:
     """Says what to change when input stalls, memory is nearly full, or the loss stays at the unigram level."""
@@ -14,16 +17,20 @@ class Adviser:
         self,
         *,
         total_steps: int,
+        first_step: int = 0,
         unigram: float | None,
         num_workers: int | None,
         free_memory: Callable[[], float],
         memory_remedy: str = "a smaller train.micro_batch or train.gradient_checkpointing=true needs less",
     ):
-        """`unigram` and `num_workers` are None where there is no such level, or no such setting."""
+        """`first_step` is where this process begins. `unigram` and `num_workers` are None where there is no such
+        level, or no such setting."""
         self._total_steps, self._unigram, self._num_workers = total_steps, unigram, num_workers
         self._free_memory, self._memory_remedy = free_memory, memory_remedy
         self._given: set[str] = set()
         self._lowest = float("inf")
+        # The first step waits for workers to start.
+        self._told_until, self._stalled, self._stalled_steps = first_step + 1, 0.0, 0
 
     def consider(self, step: int, values: dict[str, Any]) -> Iterator[str]:
         """Advice that these measurements call for and that was not given yet."""
@@ -38,8 +45,15 @@ class Adviser:
                 yield text
 
     def _input(self, step: int, stall: float) -> str:
-        """The first step waits for workers to start."""
-        if self._num_workers is None or step <= 1 or stall <= 0.2:
+        """`stall` is the mean since the last time; the mean over enough steps decides, then counting begins anew."""
+        num_steps, self._told_until = step - self._told_until, step
+        self._stalled += stall * num_steps
+        self._stalled_steps += num_steps
+        if self._stalled_steps < ENOUGH_STEPS:
+            return ""
+        stall = self._stalled / self._stalled_steps
+        self._stalled, self._stalled_steps = 0.0, 0
+        if self._num_workers is None or stall <= 0.2:
             return ""
         more = max(2, 2 * self._num_workers)
         return f"{stall:.0%} of the time goes into waiting for batches; try run.num_workers={more}"

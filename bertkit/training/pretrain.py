@@ -127,6 +127,7 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
     )
     adviser = Adviser(
         total_steps=total_steps,
+        first_step=progress.step,
         unigram=unigram_loss(inputs.train.token_counts()),
         num_workers=recipe.run.num_workers,
         free_memory=lambda: free_memory(accelerator.device),
