@@ -14,10 +14,11 @@ def found(seed: int, **changes) -> dict:
     return {"seed": seed, "step": 30, "dev": dev | changes}
 
 
-def results(*seeds: dict, score: str = "f1") -> dict:
+def results(*seeds: dict, score: str = "f1", task: str = "tagging") -> dict:
     baselines = {"majority tag": SPANS | {"f1": 0.0, "macro_f1": 0.1, "unknown": {"accuracy": 0.2}}}
     dev = {"mean": 0.55, "deviation": 0.05, "baselines": baselines}
-    return {"score": score, "best_seed": seeds[0]["seed"], "seeds": list(seeds), "dev": dev, "export": "runs/x/export"}
+    told = {"task": task, "score": score, "best_seed": seeds[0]["seed"], "export": "runs/x/export"}
+    return {**told, "seeds": list(seeds), "dev": dev}
 
 
 def shown(capsys, values: dict) -> str:
@@ -43,6 +44,18 @@ def test_mistakes_are_shown_as_counts_and_word_by_word(capsys):
     assert any("B-PER" in line and "1,234" in line for line in lines)
     assert any("dev.conll:7" in line for line in lines)
     assert any(line.split("│")[1:4] and "anna" in line and "B-PER" in line and " O " in line for line in lines)
+
+
+def test_texts_with_a_label_are_not_called_words(capsys):
+    plain = {"accuracy": 0.8, "macro_f1": 0.7, "types": {}, "tags": {"sport": TYPE}}
+    worst = WORST | {"words": ["anna sings"], "gold": ["music"], "predicted": ["sport"]}
+    seed = found(0, worst=[worst], **plain)
+    text = shown(capsys, results(seed, score="accuracy", task="classification"))
+    assert "word" not in text
+    lines = text.splitlines()
+    at = next(index for index, line in enumerate(lines) if "dev.conll:7" in line)
+    assert lines[at + 2].split()[1::2] == ["text", "gold", "predicted"]
+    assert any(line.split()[1::2] == ["gold", "predicted", "texts"] for line in lines)
 
 
 def test_text_of_files_is_neither_markup_nor_control_code(capsys):

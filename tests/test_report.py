@@ -212,6 +212,19 @@ def test_a_tagger_beside_an_encoder_gets_no_masks_and_no_targets(run, tmp_path):
         assert "run-1" not in part
 
 
+def test_texts_with_a_label_are_not_called_words_or_sentences(tmp_path):
+    worst = [{"words": ["a whole text"], "gold": ["x"], "predicted": ["y"]}]
+    dev = {"accuracy": 0.8, "words": 41, "tags": {"x": {"f1": 0.5}}, "worst": worst}
+    scores = {"score": "accuracy", "best_seed": 0, "seeds": [{"seed": 0, "dev": dev}], "dev": {"mean": 0.8}}
+    folder = write_run(tmp_path / "run", training(1.0), scores=scores)
+    (folder / "recipe.yaml").write_text(json.dumps({"task": "classification"}))
+    shown = text_of(training_report(read_runs([folder])))
+    for told in ("Classification", "Dev texts", "texts41", "By label", "Worst texts", "Under a text its gold label"):
+        assert told in shown
+    for untrue in ("Tagging", "sentence", "word"):
+        assert untrue not in shown
+
+
 def test_captions_of_scores_say_what_was_counted(tmp_path):
     unknown = {"share": 0.2, "accuracy": 0.4, "words": 1841}
     dev = {"accuracy": 0.8, "unknown": unknown, "tags": {"X": {"f1": 0.5}}}

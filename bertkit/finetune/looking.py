@@ -30,8 +30,9 @@ def print_results(results: dict[str, Any]) -> None:
     looked_at = "dev" if "dev" in results else "test"
     if looked_at in best:
         _print_types(console, best[looked_at], looked_at, best["seed"])
-        _print_confusions(console, best[looked_at]["confusions"])
-        _print_worst(console, best[looked_at]["worst"])
+        unit = "word" if results["task"] == "tagging" else "text"
+        _print_confusions(console, best[looked_at]["confusions"], unit)
+        _print_worst(console, best[looked_at]["worst"], unit)
     console.print(f"the model is in {results['export']}", markup=False)
 
 
@@ -73,18 +74,19 @@ def _print_types(console: Any, scores: dict[str, Any], part: str, seed: int) -> 
     console.print(table)
 
 
-def _print_confusions(console: Any, confusions: list[list[Any]]) -> None:
+def _print_confusions(console: Any, confusions: list[list[Any]], unit: str) -> None:
     if not confusions:
         return
-    table = _table("most frequent mistakes", "gold", "predicted", "words")
+    table = _table("most frequent mistakes", "gold", "predicted", f"{unit}s")
     for gold, predicted, count in confusions:
         table.add_row(_plain(gold), _plain(predicted), f"{count:,}")
     console.print(table)
 
 
-def _print_worst(console: Any, sentences: list[dict[str, Any]]) -> None:
+def _print_worst(console: Any, sentences: list[dict[str, Any]], unit: str) -> None:
+    """What has a label, a word or a whole text, with what it should have been and what it was taken for."""
     for sentence in sentences:
-        table = _table(f"{sentence['place']}", "word", "gold", "predicted")
+        table = _table(f"{sentence['place']}", unit, "gold", "predicted")
         for word, gold, predicted in zip(sentence["words"], sentence["gold"], sentence["predicted"], strict=True):
             style = "" if gold == predicted else "bold red"
             table.add_row(_plain(word), _plain(gold), _plain(predicted), style=style)
@@ -97,7 +99,7 @@ def _table(title: str, *columns: str) -> Any:
 
     table = Table(title=_plain(title), title_justify="left")
     for name in columns:
-        table.add_column(name, justify="left" if name in ("", "word", "gold", "predicted") else "right")
+        table.add_column(name, justify="left" if name in ("", "word", "text", "gold", "predicted") else "right")
     return table
 
 

@@ -16,12 +16,16 @@ _SHADES = 9
 _GROUPS = {
     "unknown": "Unknown words, those that no training sentence has (share: of all words)",
     "tags": "By tag",
+    "labels": "By label",
     "types": "By kind of span",
     "strict": "Strict: spans written by the rules of the scheme",
     "strict, types": "Strict, by kind of span",
 }
 """What the groups of numbers in scores.json are, in words."""
-_SPLITS = {"test": "Test sentences", "dev": "Dev sentences"}
+_UNITS = {"tagging": ("word", "sentences"), "classification": ("text", "texts")}
+"""What has a label in each task, and what the data are made of."""
+_OF_TEXTS = {"words": "texts", "tags": "labels"}
+"""Names of numbers in scores.json, which is written alike for both tasks."""
 
 
 def tagger_parts(run: Run) -> Html | None:
@@ -31,11 +35,13 @@ def tagger_parts(run: Run) -> Html | None:
     best = best_seed(run.scores)
     splits = {name: best[name] for name in ("test", "dev") if isinstance(best.get(name), dict)}
     if not splits:
-        return _result(run.scores.get("scores"), run.scores)
+        return _result(run.scores.get("scores"), run.scores, run.task)
     parts: list[Any] = [_seeds(run.scores)]
     for name, found in splits.items():
         numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
-        parts += [tag("h3", _SPLITS[name]), _result(numbers, found)]
+        if run.task == "classification":
+            numbers = {_OF_TEXTS.get(key, key): value for key, value in numbers.items()}
+        parts += [tag("h3", f"{name.capitalize()} {_UNITS[run.task][1]}"), _result(numbers, found, run.task)]
     return join(*parts)
 
 
@@ -72,10 +78,13 @@ def _inside(values: Any, *keys: str) -> Any:
     return values
 
 
-def _result(numbers: Any, found: dict[str, Any]) -> Html:
+def _result(numbers: Any, found: dict[str, Any], task: str) -> Html:
     tables = _score_tables("Scores", numbers) if isinstance(numbers, dict) else []
     return join(
-        tables, _confusion(found.get("confusion")), _confusions(found.get("confusions")), _worst(found.get("worst"))
+        tables,
+        _confusion(found.get("confusion")),
+        _confusions(found.get("confusions")),
+        _worst(found.get("worst"), *_UNITS[task]),
     )
 
 
@@ -161,14 +170,14 @@ def _shaded(count: float, share: float, right: bool) -> Html:
     return tag("td", f"{count:,}" if count else tag("span", "0", class_="zero"), class_=f"{kind} shade-{shade}")
 
 
-def _worst(worst: Any) -> Html | None:
-    """Sentences word by word: the gold label under the word, and under it, struck out, the wrong prediction."""
+def _worst(worst: Any, unit: str, units: str) -> Html | None:
+    """Word by word, or whole texts: the gold label under it, and below, struck out, the wrong prediction."""
     if not isinstance(worst, list) or not worst:
         return None
     sentences = [_sentence(entry) for entry in worst[:_MOST_SENTENCES]]
-    about = "Under a word its gold label; struck out below, what was predicted instead."
+    about = f"Under a {unit} its gold label; struck out below, what was predicted instead."
     return join(
-        tag("h3", "Worst sentences"),
+        tag("h3", f"Worst {units}"),
         tag("p", about, class_="about"),
         tag("ol", [tag("li", sentence) for sentence in sentences if sentence is not None], class_="sentences"),
     )

@@ -305,7 +305,8 @@ def _taggers(runs: list[Run]) -> Html | None:
         found = tagger_parts(run)
         if found is not None:
             parts += [tag("h3", _swatch(index, run)) if len(runs) > 1 else None, found]
-    return section("Tagging", *parts, id="tagging") if parts else None
+    title = "Classification" if {run.task for run in runs} <= {"classification", "pretraining"} else "Tagging"
+    return section(title, *parts, id="tagging") if parts else None
 
 
 def _advice(runs: list[Run]) -> Html | None:
