@@ -8,7 +8,7 @@ import torch
 from grammar import documents, write_corpus
 
 import bertkit
-from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
+from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.recipe import read_recipe
 from bertkit.training.build import widened
 from bertkit.training.pretrain import pretrain
@@ -88,6 +88,23 @@ def test_rows_longer_than_the_model_are_refused(old_text, new_text, tmp_path):
     init = save_model(tmp_path / "init", old_text)
     with pytest.raises(ValueError, match=r"data.seq_len=64 is longer than the 32 positions"):
         go_on(tmp_path / "run", init, new_text, "data.seq_len=64", f"data.cache_dir={tmp_path / 'cache'}")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("head", [TokenTagger, SequenceClassifier])
+def test_a_model_with_the_head_of_a_task_is_told_before_anything_is_prepared(old_text, new_text, tmp_path, head):
+    init = save_model(tmp_path / "init", old_text, model_of=lambda encoder: head(encoder, ("a", "b")))
+    with pytest.raises(ValueError, match=f"holds a {head.__name__}; only an encoder or a masked-LM can be trained on"):
+        go_on(tmp_path / "run", init, new_text, f"data.cache_dir={tmp_path / 'cache'}")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("extend", [0, 40])
+def test_a_vocabulary_larger_than_the_model_is_told_before_anything_is_prepared(old_text, new_text, tmp_path, extend):
+    init = save_model(tmp_path / "init", old_text)
+    bertkit.save(MaskedLM(build_encoder(BertConfig(vocab_size=50, max_position_embeddings=32, **SIZES), 0), 0), init)
+    with pytest.raises(ValueError, match=r"the tokenizer has 130 tokens, but the model in .*init knows 50"):
+        go_on(tmp_path / "run", init, new_text, f"tokenizer.extend={extend}", f"data.cache_dir={tmp_path / 'cache'}")
     assert not (tmp_path / "cache").exists()
 
 

@@ -345,16 +345,26 @@ def test_labels_that_do_not_fit_the_head_are_refused_with_both_sizes(undisturbed
     other.write_text("rome\tX\tB-CITY\nis\tX\tO\n")
     with pytest.raises(ValueError, match="a head for 5 labels, but the data has 3"):
         run(home, tmp_path / "run", f"model.init={undisturbed}", f"data.train={other}")
-    assert not (tmp_path / "run" / "seed-0").exists()
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_vocabulary_that_does_not_fit_the_model_is_refused_with_both_sizes(home, tmp_path):
+def test_a_head_of_another_task_is_told_before_any_label_is_read(undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
+    changes = ["data.train=x.jsonl", f"model.init={undisturbed}", f"run.dir={tmp_path / 'run'}"]
+    with pytest.raises(ValueError, match="holds a TokenTagger, but the task needs a SequenceClassifier"):
+        finetune(read_finetune_recipe("text-classification", changes))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["init", "like"])
+def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_read(home, tmp_path, key, monkeypatch):
+    monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
     tokenizer = train_tokenizer(
         CorpusConfig(corpus=[str(home / "text.txt")]), TokenizerConfig(vocab_size=120), tmp_path / "odd"
     )
     bertkit.save(build_encoder(BertConfig(vocab_size=50, max_position_embeddings=48, **SIZES), 0), tmp_path / "odd")
     with pytest.raises(ValueError, match=rf"{tokenizer.vocab_size} tokens, but the model knows 50"):
-        run(home, tmp_path / "run", f"model.init={tmp_path / 'odd'}")
+        run(home, tmp_path / "run", "model.init=", f"model.{key}={tmp_path / 'odd'}")
 
 
 @pytest.mark.parametrize(

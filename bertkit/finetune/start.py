@@ -10,7 +10,7 @@ import bertkit
 from bertkit.fields import part
 from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.data import Labeled
-from bertkit.hf import Model
+from bertkit.hf import Model, load_outline
 from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
@@ -38,15 +38,54 @@ class Start(NamedTuple):
         return {"labeled": labeled.fingerprint, "tokenizer": self.tokenizer.fingerprint, "init": self.fingerprint}
 
 
-def find_start(recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], None]) -> Start:
-    """Load or shape what the recipe begins with, and check that everything fits before any step is taken."""
-    head = TokenTagger if recipe.task == "tagging" else SequenceClassifier
-    if recipe.model.init:
-        return _pretrained(recipe, labeled, head)
-    if recipe.model.like.startswith(HUB_PREFIX) or Path(recipe.model.like).is_dir():
-        folder = resolve(recipe.model.like)
-        config, tokenizer = _encoder_of(bertkit.load(folder)).config, load_tokenizer(folder)
-        _check_vocabulary(tokenizer, config, folder)
+class Given(NamedTuple):
+    """A folder that the recipe names to begin with, or to be shaped like."""
+
+    folder: Path
+    model: Model
+    """What the folder holds, without memory for its weights."""
+    tokenizer: Tokenizer
+
+
+def find_given(recipe: FinetuneRecipe) -> Given | None:
+    """The folder that the recipe names, checked as far as that goes before labels are read; None if it names none."""
+    like = recipe.model.like
+    if not recipe.model.init and not like.startswith(HUB_PREFIX) and not Path(like).is_dir():
+        return None
+    folder = resolve(recipe.model.init or like)
+    given = Given(folder, load_outline(folder), load_tokenizer(folder))
+    if given.tokenizer.vocab_size > given.model.config.vocab_size:
+        raise ValueError(
+            f"{folder}: the tokenizer has {given.tokenizer.vocab_size} tokens, "
+            f"but the model knows {given.model.config.vocab_size}"
+        )
+    if recipe.model.init and isinstance(given.model, (TokenTagger, SequenceClassifier)):
+        head = _head_of(recipe)
+        if not isinstance(given.model, head):
+            raise ValueError(f"{folder} holds a {type(given.model).__name__}, but the task needs a {head.__name__}")
+    return given
+
+
+def check_labels(recipe: FinetuneRecipe, given: Given | None, labels: tuple[str, ...]) -> None:
+    """A head that is there already goes on only with its own labels."""
+    if given is None or not recipe.model.init or not isinstance(given.model, (TokenTagger, SequenceClassifier)):
+        return
+    own = given.model.labels
+    if own != labels:
+        odd = sorted(set(own) ^ set(labels)) or ["their order"]
+        raise ValueError(
+            f"{given.folder} has a head for {len(own)} labels, but the data has {len(labels)} "
+            f"({', '.join(odd[:3])} in one of the two only); name an encoder without a head in model.init"
+        )
+
+
+def find_start(recipe: FinetuneRecipe, given: Given | None, labeled: Labeled, say: Callable[[str], None]) -> Start:
+    """What the recipe begins with: a model that was found, or one from scratch."""
+    head = _head_of(recipe)
+    if given is not None and recipe.model.init:
+        return _pretrained(given, labeled, head)
+    if given is not None:
+        config, tokenizer = given.model.config, given.tokenizer
     else:
         config, tokenizer = _shape_of_recipe(recipe, labeled, say)
 
@@ -57,16 +96,13 @@ def find_start(recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], No
     return Start(tokenizer, build, "")
 
 
-def _pretrained(recipe: FinetuneRecipe, labeled: Labeled, head: type[Head]) -> Start:
-    folder = resolve(recipe.model.init)
-    tokenizer = load_tokenizer(folder)
-    model = bertkit.load(folder)
-    _check_vocabulary(tokenizer, model.config, folder)
-    if isinstance(model, (TokenTagger, SequenceClassifier)):
-        _check_head(model, head, labeled.labels, folder)
+def _head_of(recipe: FinetuneRecipe) -> type[Head]:
+    return TokenTagger if recipe.task == "tagging" else SequenceClassifier
 
+
+def _pretrained(given: Given, labeled: Labeled, head: type[Head]) -> Start:
     def build(seed: int) -> Head:
-        model = bertkit.load(folder)
+        model = bertkit.load(given.folder)
         if isinstance(model, head):
             return model
         encoder = _encoder_of(model)
@@ -74,7 +110,7 @@ def _pretrained(recipe: FinetuneRecipe, labeled: Labeled, head: type[Head]) -> S
             encoder.pooler = None  # nothing would train it
         return head(encoder, labeled.labels, _seeds(seed)[1])
 
-    return Start(tokenizer, build, _sha256(folder.glob("*.safetensors")))
+    return Start(given.tokenizer, build, _sha256(given.folder.glob("*.safetensors")))
 
 
 def _shape_of_recipe(
@@ -109,25 +145,6 @@ def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, fol
 
 def _encoder_of(model: Model) -> Encoder:
     return model.encoder if isinstance(model, (MaskedLM, TokenTagger, SequenceClassifier)) else model
-
-
-def _check_vocabulary(tokenizer: Tokenizer, config: EncoderConfig, folder: Path) -> None:
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {config.vocab_size}"
-        )
-
-
-def _check_head(model: Head, head: type[Head], labels: tuple[str, ...], folder: Path) -> None:
-    """A head that is there already goes on only with its own labels."""
-    if not isinstance(model, head):
-        raise ValueError(f"{folder} holds a {type(model).__name__}, but the task needs a {head.__name__}")
-    if model.labels != labels:
-        odd = sorted(set(model.labels) ^ set(labels)) or ["their order"]
-        raise ValueError(
-            f"{folder} has a head for {len(model.labels)} labels, but the data has {len(labels)} "
-            f"({', '.join(odd[:3])} in one of the two only); name an encoder without a head in model.init"
-        )
 
 
 def _seeds(seed: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from bertkit.finetune.learner import Learner, class_weights, layer_speed
 from bertkit.finetune.looking import print_results, score_sentence
 from bertkit.finetune.results import SCORES, evaluate, finish_seed, seed_folder, summarise
 from bertkit.finetune.scoring import main_score
-from bertkit.finetune.start import find_start
+from bertkit.finetune.start import check_labels, find_given, find_start
 from bertkit.process import make_ready
 from bertkit.training.advice import Adviser, free_memory
 from bertkit.training.checkpoint import load_checkpoint
@@ -58,13 +58,15 @@ def finetune(recipe: FinetuneRecipe) -> int:
     say = _say if first_rank else lambda text: None
     check_batch(recipe.train.global_batch)
     check_recipe(folder, recipe, MAY_CHANGE)
+    given = find_given(recipe)
     labeled = read_labeled(recipe.task, recipe.data)
+    check_labels(recipe, given, labeled.labels)
     with contextlib.ExitStack() as until_exit:
         if first_rank:
             until_exit.enter_context(locked(folder / ".lock"))
             write_recipe(folder, recipe)
         company = until_exit.enter_context(Company())
-        start = find_start(recipe, labeled, say)
+        start = find_start(recipe, given, labeled, say)
         check_facts(folder, start.facts(labeled))
         for note in labeled.notes:
             say(note)
@@ -89,7 +91,7 @@ def train_seed(
 ) -> int:
     """Build or resume, loop over the steps, take the best step, score it, export it."""
     folder, total_steps = seed_folder(recipe, seed), inputs.total_steps
-    if (folder / SCORES).is_file() and (folder / EXPORT).is_dir():
+    if _is_done(folder):
         return 0
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
@@ -175,6 +177,10 @@ def train_seed(
             restore_state(model, (), {**best.tensors, "optimizer": {}})
         finish_seed(recipe, inputs, seed, progress, model, accelerator, watch)
     return 0
+
+
+def _is_done(folder: Path) -> bool:
+    return (folder / SCORES).is_file() and (folder / EXPORT).is_dir()
 
 
 def _greeting(recipe: FinetuneRecipe, inputs: Inputs, seed: int, step: int) -> str:

@@ -40,6 +40,13 @@ def load(folder: str | Path) -> Model:
     return model.eval()
 
 
+def load_outline(folder: str | Path) -> Model:
+    """The model that `load` would give, with every name and shape checked, but without memory for its weights."""
+    path = resolve(folder)
+    with open_weights(path) as weights:
+        return checked_outline(path, weights.shapes)[1]
+
+
 def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     """Write the folder that `load` and transformers' Auto classes open. A model that was there before gives way as a
     whole, so a folder with weights is complete and of one model. `tokenizer` is saved with them by its own

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.fields import part, plain
-from bertkit.hf.config import read_config
-from bertkit.hf.layout import read_json
+from bertkit.hf import load_outline
+from bertkit.model import SequenceClassifier, TokenTagger
 from bertkit.model_folder import HUB_PREFIX, resolve
 from bertkit.progress import Update, progress_bar
 from bertkit.recipe import ImportedSection, Recipe
@@ -58,7 +58,7 @@ def prepare_inputs(recipe: Recipe, loud: bool = True) -> Inputs:
     cache = cache_folder(recipe.data.cache_dir)
     init = resolve(recipe.model.init) if isinstance(recipe.model, ImportedSection) else None
     if init is not None:
-        _check_positions(init, recipe.data.seq_len)
+        _check_init(init, recipe.data.seq_len)
     if recipe.data.prepared is not None:
         text, rows_folder = None, Path(recipe.data.prepared)
         tokenizer_folder = rows_folder / "tokenizer"
@@ -96,13 +96,18 @@ def cache_folder(chosen: str | None) -> Path:
     return Path(chosen or os.environ.get("BERTKIT_CACHE") or "~/.cache/bertkit").expanduser()
 
 
-def _check_positions(folder: Path, seq_len: int) -> None:
-    """Refuse rows that a model cannot take before any time goes into preparing them."""
-    path = folder / "config.json"
-    _, config, _ = read_config(read_json(path), path)
-    if seq_len > config.max_position_embeddings:
+def _check_init(folder: Path, seq_len: int) -> None:
+    """Refuse a model that cannot be trained on, or not on such rows, before any time goes into preparing them."""
+    model, vocab_size = load_outline(folder), load_tokenizer(folder).vocab_size
+    if isinstance(model, (TokenTagger, SequenceClassifier)):
+        raise ValueError(f"{folder} holds a {type(model).__name__}; only an encoder or a masked-LM can be trained on")
+    if vocab_size > model.config.vocab_size:
         raise ValueError(
-            f"data.seq_len={seq_len} is longer than the {config.max_position_embeddings} positions of {folder}"
+            f"the tokenizer has {vocab_size} tokens, but the model in {folder} knows {model.config.vocab_size}"
+        )
+    if seq_len > model.config.max_position_embeddings:
+        raise ValueError(
+            f"data.seq_len={seq_len} is longer than the {model.config.max_position_embeddings} positions of {folder}"
         )
 
 
