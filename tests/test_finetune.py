@@ -1,6 +1,7 @@
 """Fine-tuning learns, stops and goes on to the same bits, and refuses by name what does not fit."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,16 @@ def test_a_finished_run_changes_nothing(undisturbed, home, capsys):
     before = final_state(undisturbed)
     assert run(home, undisturbed, "run.seeds=[0,1]") == 0
     assert final_state(undisturbed) == before
-    assert "mean and deviation of 2 seeds" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "mean and deviation of 2 seeds" in told.out
+    assert f"{undisturbed} is finished: seeds 0, 1; the model is in {undisturbed / 'export'}" in told.err
+
+
+def test_a_run_with_a_seed_to_train_is_not_called_finished(undisturbed, home, tmp_path, capsys):
+    shutil.copytree(undisturbed, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "seed-1")
+    assert run(home, tmp_path / "run", "run.seeds=[0,1]") == 0
+    assert "is finished" not in capsys.readouterr().err
 
 
 def test_without_patience_for_worse_scores_training_ends_early_with_the_best_step(home, tmp_path, capsys):

@@ -70,6 +70,9 @@ def finetune(recipe: FinetuneRecipe) -> int:
         check_facts(folder, start.facts(labeled))
         for note in labeled.notes:
             say(note)
+        if all(_is_done(seed_folder(recipe, seed)) for seed in recipe.run.seeds) and _is_done(folder):
+            seeds = f"seed{'s' if len(recipe.run.seeds) > 1 else ''} {', '.join(map(str, recipe.run.seeds))}"
+            say(f"{folder} is finished: {seeds}; the model is in {folder / EXPORT}")
         signals = until_exit.enter_context(StopSignals())
         accelerator = start_accelerator(folder, recipe.train.precision, recipe.run.trackers)
         until_exit.callback(accelerator.end_training)
