@@ -13,23 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny import TINY, both, edit_config
 
 import bertkit
 from bertkit.cli import main
 from bertkit.hf.layout import read_layout
-from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
+from bertkit.model import MaskedLM, TokenTagger, build_encoder
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.tokenizer import load_tokenizer, train_tokenizer
 
 torch.set_num_threads(1)
-TINY = BertConfig(
-    vocab_size=200, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-    max_position_embeddings=24,
-)  # fmt: skip
-TINY_MODERN = ModernBertConfig(
-    vocab_size=200, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
-)
-both = pytest.mark.parametrize("config", [TINY, TINY_MODERN], ids=["bert", "modernbert"])
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +36,6 @@ def tokenizer(tmp_path_factory):
 def folder(tmp_path):
     bertkit.save(MaskedLM(build_encoder(TINY, seed=1)), tmp_path / "model")
     return tmp_path / "model"
-
-
-def edit_config(folder: Path, **values) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def test_real_weights_give_transformers_hidden_states():

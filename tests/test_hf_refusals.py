@@ -9,31 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny import TINY, TINY_MODERN, both, edit_config
 
 import bertkit
 from bertkit.hf import checked_outline
-from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
+from bertkit.model import MaskedLM, TokenTagger, build_encoder
 
 torch.set_num_threads(1)
-TINY = BertConfig(
-    vocab_size=200, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-    max_position_embeddings=24,
-)  # fmt: skip
-TINY_MODERN = ModernBertConfig(
-    vocab_size=200, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
-)
-both = pytest.mark.parametrize("config", [TINY, TINY_MODERN], ids=["bert", "modernbert"])
 
 
 @pytest.fixture
 def folder(tmp_path):
     bertkit.save(MaskedLM(build_encoder(TINY, seed=1)), tmp_path / "model")
     return tmp_path / "model"
-
-
-def edit_config(folder: Path, **values) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def test_a_shard_index_cannot_reach_outside_its_folder(folder):
