@@ -218,6 +218,32 @@ def test_the_table_of_recipes_lists_those_that_are_shipped(verb):
 
 
 @pytest.mark.parametrize("path", [README, CHINESE], ids=lambda path: path.name)
+def test_switches_are_accepted_as_written(path):
+    """Also those that no shipped recipe turns: who does not read all of --help finds them here."""
+    from bertkit.finetune.config import read_finetune_recipe
+    from bertkit.recipe import read_recipe
+
+    known = {
+        "pretrain": lambda changes: read_recipe("bert-mini", ["data.corpus=x", *changes]),
+        "continued": lambda changes: read_recipe("continued", ["data.corpus=x", "model.init=y", *changes]),
+        "finetune": lambda changes: read_finetune_recipe("ner", ["data.train=x", *changes]),
+    }
+    (rows,) = [
+        cells(part.text)[1:]
+        for part in read_parts(path)
+        if part.kind == "table" and "train.compile=true" in inline_code(part.text)
+    ]
+    for switch, verbs, _ in rows:
+        for verb in inline_code(verbs):
+            known[verb](inline_code(switch)[0].split())
+    for key in (
+        *("batch_warmup", "final_rate", "cosine", "compile", "gradient_checkpointing", "unique_paragraphs"),
+        *("freeze", "class_weights", "old_domain", "trackers", "patience"),
+    ):
+        assert any(key in switch for switch, *_ in rows), f"no row tells of {key}"
+
+
+@pytest.mark.parametrize("path", [README, CHINESE], ids=lambda path: path.name)
 def test_links_and_pictures_lead_somewhere(path):
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):
