@@ -130,7 +130,7 @@ def test_loading_stands_beside_the_step_that_consumes(tiny):
         assert row.ratio == pytest.approx(row.ours / row.theirs)
 
 
-def test_growth_shows_steps_seeks_and_sizes(tiny, monkeypatch):
+def test_growth_shows_steps_seeks_and_sizes(tiny, monkeypatch, capsys):
     def here(module, part, place, tokenizer):
         measure = {"prepare": growth.measure_prepare, "train": growth.measure_train}[part]
         return json.dumps(measure(growth._recipe(Path(place), Path(tokenizer))))
@@ -138,6 +138,7 @@ def test_growth_shows_steps_seeks_and_sizes(tiny, monkeypatch):
     monkeypatch.setattr(growth, "apart", here)
     monkeypatch.setattr(growth, "_TRAINED_STEPS", 2)
     rows, notes = growth.bench_growth(None, quick=True, sizes=[0.05, 0.02])
+    assert "measuring: growth, preparing and training on 0.05 MB" in capsys.readouterr().err
     assert [row.workload.split()[0] for row in rows] == ["step"] * 3 + ["seek"] * 4 + ["prepare"] * 2 + [
         "start"
     ] * 2 + ["train"] * 2

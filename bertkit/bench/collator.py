@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.bench.measure import Row, compare, interleaved
+from bertkit.bench.measure import Row, announce, compare, interleaved
 from data_pipelines.batch import RowBatch
 from data_pipelines.collator import MaskingCollator
 
@@ -37,6 +37,7 @@ def bench_collator(against: str | None, quick: bool) -> tuple[list[Row], list[st
 
 
 def _measure(name: str, form: str, drawn: list[np.ndarray], against: str | None, quick: bool) -> Row:
+    announce(f"collator {name}")
     options: dict[str, Any] = {"mask_id": 4, "vocab_size": _VOCAB_SIZE, "special_ids": range(len(_SPECIAL)), "seed": 0}
     examples = [{"input_ids": row.tolist() if form == "lists" else row} for row in drawn]
     flat, starts = np.concatenate(drawn), np.cumsum([0] + [len(row) for row in drawn])

@@ -20,7 +20,7 @@ from typing import TextIO
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.load import prepared
-from bertkit.bench.measure import Row, apart, compare, interleaved
+from bertkit.bench.measure import Row, announce, apart, compare, interleaved
 from bertkit.bench.step import Workload, make_batch, our_step
 from bertkit.process import make_ready
 from bertkit.recipe import Recipe, read_recipe
@@ -41,7 +41,10 @@ def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = N
     sizes = sizes or ([1, 4] if quick else [10, 100, 1000])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        steps, seeks = _step_rows(quick), _seek_rows(folder, quick)
+        announce("growth, steps of more and more tokens")
+        steps = _step_rows(quick)
+        announce("growth, seeking later and later steps")
+        seeks = _seek_rows(folder, quick)
         tokenizer_path = folder / "tokenizer"
         seen = {size: _of_size(size, folder, tokenizer_path) for size in sorted(sizes)}
     by_size = [row for kind in zip(*(_rows_of(size, one) for size, one in seen.items()), strict=True) for row in kind]
@@ -104,6 +107,7 @@ class Seen:
 
 def _of_size(megabytes: float, folder: Path, tokenizer_path: Path) -> Seen:
     """Prepare, then train, each in a process of its own. The text is removed at the end."""
+    announce(f"growth, preparing and training on {megabytes:g} MB")
     place = folder / f"{megabytes:g}"
     place.mkdir()
     try:

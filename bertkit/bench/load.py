@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, compare, interleaved
+from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.bench.step import Workload, our_step
 from bertkit.process import make_ready
 from data_pipelines.batch import PackedBatch
@@ -46,6 +46,7 @@ def prepared(folder: Path, num_chars: int, seq_len: int, vocab_size: int) -> tup
 
 
 def _measure(tokenizer: Tokenizer, rows: Rows, unit: Literal["token", "word", "span"], quick: bool) -> Row:
+    announce(f"load, unit {unit}")
     collator = MaskingCollator.from_config(tokenizer, MaskConfig(unit=unit), seed=0, layout="packed")
     batches = _endless(rows, collator)
     batch = next(batches)

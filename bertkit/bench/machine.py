@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bertkit.bench.measure import Row, apart, most_memory
+from bertkit.bench.measure import Row, announce, apart, most_memory
 from bertkit.fields import part
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
 from bertkit.recipe import BertSection, Recipe, read_recipe, recipe_values, shipped_recipes
@@ -41,6 +41,7 @@ def bench_machine(
             if quick and _is_large(recipe):
                 left_out.append(title)
                 continue
+            announce(title)
             rows_folder = _prepare_rows(Path(name), recipe.data.seq_len)
             told = apart("bertkit.bench.machine", names[0], str(rows_folder), "quick" if quick else "")
             seen = measured[title] = Measured(**json.loads(told))

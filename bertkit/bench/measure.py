@@ -43,6 +43,11 @@ class Row:
     """Share of the time that training would wait for its input."""
 
 
+def announce(work: str) -> None:
+    """Tell a person who waits what is being measured."""
+    print(f"measuring: {work}", file=sys.stderr, flush=True)
+
+
 def interleaved(candidates: dict[str, Callable[[], Any]], rounds: int, repeats: int = 1) -> dict[str, Timing]:
     """Time the candidates in turn, round after round, so that a slow moment of the machine hits all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, compare, interleaved
+from bertkit.bench.measure import Row, announce, compare, interleaved
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.prepare import prepare
 from data_pipelines.shards import open_rows
@@ -28,6 +28,7 @@ def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -
         megabytes = text.stat().st_size / 1e6
         source = CorpusConfig(corpus=[str(text)])
         for kind in ("wordpiece", "bpe"):
+            announce(f"prepare {kind}, {megabytes:.0f} MB")
             train_tokenizer(source, TokenizerConfig(kind=kind), folder / kind)
             bare = load_tokenizer(folder / kind).backend
             shards = folder / "shards"

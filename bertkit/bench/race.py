@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row
+from bertkit.bench.measure import Row, announce
 from bertkit.process import keep_freed_memory
 from bertkit.recipe import Recipe, read_recipe
 from bertkit.training.budget import decide_steps
@@ -78,7 +78,9 @@ def bench_race(
         inputs = prepare_inputs(recipe)
         if not len(inputs.validation):
             raise ValueError("--corpus has too few documents to hold any out; a blank line separates documents")
+        announce(f"race, {race.their_steps} steps of theirs")
         theirs = run_theirs(inputs, race)
+        announce(f"race, ours to a held-out loss of {theirs.loss:.3f}")
         ours = run_ours(recipe, inputs, race, goal=theirs.loss)
     arrived = ours.loss <= theirs.loss
     row = Row(

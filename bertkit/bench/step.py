@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bertkit.bench.measure import Row, apart, compare, interleaved, most_memory
+from bertkit.bench.measure import Row, announce, apart, compare, interleaved, most_memory
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder, pack
 from bertkit.model.config import EncoderConfig
 from bertkit.process import keep_freed_memory
@@ -187,7 +187,7 @@ def _measure(workload: Workload, against: str | None, quick: bool, peak: float) 
     if against:
         candidates["theirs"] = their_step(workload, batch)
         check_same_loss(candidates)
-    print(f"timing: step {workload}", file=sys.stderr, flush=True)
+    announce(f"step {workload}")
     timings = interleaved(candidates, rounds=3 if quick or workload.width >= 768 else 9)
     seen = {
         "share_of_peak": flops_of(workload, batch) / timings["ours"].median / peak,

@@ -11,7 +11,7 @@ import torch
 
 import bertkit
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, compare, interleaved
+from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.finetune.predict import Tagging
 from bertkit.model import BertConfig, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
@@ -48,6 +48,7 @@ def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
 
 
 def _measure(name: str, folder: Path, sentences: list[str], against: str | None, quick: bool) -> Row:
+    announce(name)
     tagger = bertkit.Tagger.load(folder)
     num_words = sum(len(sentence.split()) for sentence in sentences)
     candidates: dict[str, Any] = {"ours": lambda: [tagging.tags for tagging in tagger.tag_all(sentences)]}
