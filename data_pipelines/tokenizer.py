@@ -19,6 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.corpus import corpus_bytes, read_documents
+from data_pipelines.hub import download_hint
 from data_pipelines.vocabulary import special_ids_of, written
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -107,7 +108,7 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
     if not file.is_file():
         raise ValueError(
             f"there is no tokenizer at {path}: expected a tokenizer.json or a folder with one "
-            f"or with BERT's vocab.txt ('bertkit tokenizer train' makes one)"
+            f"or with BERT's vocab.txt ('bertkit tokenizer train' makes one){download_hint(path)}"
         )
     settings = _read_settings(file.parent)
     backend = _from_vocabulary(file, settings) if file.name == "vocab.txt" else _from_json(file)

@@ -11,6 +11,7 @@ import pytest
 from grammar import documents, write_corpus
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
+from bertkit.cli import main
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.tokenizer import SPECIAL_TOKENS, load_tokenizer, train_tokenizer
 
@@ -31,6 +32,7 @@ def trained(folder, texts=None, **options):
 
 TRAIN = """
 import sys
+from bertkit.cli import main
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.tokenizer import train_tokenizer
 options = {"kind": sys.argv[1], "lowercase": sys.argv[2] == "True", "vocab_size": 400}
@@ -156,6 +158,7 @@ def test_training_on_one_word_of_50_megabytes_stays_small(tmp_path):
     code = """
 import resource, sys
 import data_pipelines.tokenizer as t
+from bertkit.cli import main
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 t.train_tokenizer(CorpusConfig(corpus=[sys.argv[1]]), TokenizerConfig(vocab_size=300), sys.argv[2])
@@ -290,3 +293,15 @@ def test_windows_line_breaks_give_the_same_tokenizer_and_tokens(tmp_path):
         for name in ("lf.txt", "crlf.txt")
     ]
     assert trained[0].fingerprint == trained[1].fingerprint
+
+
+def test_a_name_of_the_hub_is_told_how_to_fetch_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("text")
+    with pytest.raises(ValueError, match="hf download some/name --local-dir DIR` and name DIR"):
+        load_tokenizer("some/name")
+    assert main(["tokenizer", "doctor", "--tokenizer", "some/name", "--corpus", "corpus.txt"]) == 2
+    assert "hf download some/name --local-dir DIR` and name DIR" in capsys.readouterr().err
+    for here in (tmp_path, "a/longer/path"):
+        with pytest.raises(ValueError, match=r"makes one\)$"):
+            load_tokenizer(here)
