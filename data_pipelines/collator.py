@@ -1,10 +1,10 @@
 """Token rows enter, a masked batch leaves: padded for any project, or packed for an encoder without padding."""
 
-import numbers
 import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,18 +83,22 @@ class MaskingCollator:
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-        if callable(mlm_probability):
-            rate = MaskConfig.rate
-        elif isinstance(mlm_probability, numbers.Real):
-            rate = mlm_probability
-        else:
+        rate = MaskConfig.rate if callable(mlm_probability) else mlm_probability
+        _check_number("mlm_probability", rate, "a number in (0, 1) or a function of the step", lambda x: 0 < x < 1)
+        _check_number("mask_replace_prob", mask_replace_prob, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+        _check_number("random_replace_prob", random_replace_prob, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+        if mask_replace_prob + random_replace_prob > 1 + 1e-9:
             raise ValueError(
-                f"mlm_probability must be a number in (0, 1) or a function of the step, got {mlm_probability!r}"
+                "mask_replace_prob + random_replace_prob must not exceed 1, "
+                f"got {mask_replace_prob} + {random_replace_prob}"
             )
-        if pad_to_multiple_of is not None and pad_to_multiple_of < 1:
-            raise ValueError(f"pad_to_multiple_of must be at least 1, or None, got {pad_to_multiple_of}")
+        _check_number("span_mean", span_mean, "a number, at least 1", lambda x: x >= 1)
+        _check_number("span_max", span_max, "an integer from 1 to 64", lambda x: 1 <= x <= 64, Integral)
+        if pad_to_multiple_of is not None:
+            wanted = "an integer, at least 1, or None"
+            _check_number("pad_to_multiple_of", pad_to_multiple_of, wanted, lambda x: x >= 1, Integral)
         if isinstance(tokenizer, (str, Path)):
-            raise ValueError(f"a tokenizer is wanted, not its path: load_tokenizer({str(tokenizer)!r}) opens it")
+            raise ValueError(_how_to_open(tokenizer))
         if tokenizer is not None:
             own_ids = {"mask_id": mask_id, "vocab_size": vocab_size, "pad_id": pad_id}
             told_twice = [key for key, given in own_ids.items() if given is not None]
@@ -106,6 +110,10 @@ class MaskingCollator:
         elif mask_id is None or vocab_size is None:
             raise ValueError("give a tokenizer, or at least mask_id and vocab_size (and special_ids, pad_id)")
         else:
+            _check_number("vocab_size", vocab_size, "an integer, at least 1", lambda x: x >= 1, Integral)
+            for name, index in (("mask_id", mask_id), ("pad_id", 0 if pad_id is None else pad_id)):
+                wanted = f"an integer below vocab_size, {vocab_size}, and at least 0"
+                _check_number(name, index, wanted, lambda x: 0 <= x < vocab_size, Integral)
             self.vocabulary = vocabulary_from_ids(mask_id, vocab_size, special_ids, pad_id)
         self.rate = mlm_probability
         self.config = MaskConfig(
@@ -198,8 +206,10 @@ class MaskingCollator:
         if step is None:
             raise ValueError("the mask rate depends on the step: give every example its `step`")
         rate = self.rate(step)
-        if not 0 < rate < 1:
-            raise ValueError(f"the mask rate must lie in (0, 1), the schedule gives {rate} at step {step}")
+        if not isinstance(rate, Real) or not 0 < rate < 1:
+            raise ValueError(
+                f"mlm_probability must give a number in (0, 1) at every step; it gives {rate!r} at step {step}"
+            )
         return rate
 
     def _word_starts(self, ids_T: np.ndarray) -> np.ndarray | None:
@@ -286,6 +296,18 @@ class MaskingCollator:
         return {
             name: torch.from_numpy(array) if isinstance(array, np.ndarray) else array for name, array in arrays.items()
         }
+
+
+def _check_number(name: str, value: Any, wanted: str, fits: Callable[[Any], bool], kind: type = Real) -> None:
+    if not isinstance(value, kind) or not fits(value):
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _how_to_open(name: str | Path) -> str:
+    opened = f"tokenizer must be a tokenizer, not its name: data_pipelines.load_tokenizer({str(name)!r}) opens "
+    if Path(name).exists():
+        return opened + "this one"
+    return opened + f"a folder or file, tokenizers.Tokenizer.from_pretrained({str(name)!r}) one of the Hugging Face hub"
 
 
 def _filled(lengths: np.ndarray, width: int, pads_left: bool) -> np.ndarray:

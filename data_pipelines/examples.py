@@ -104,14 +104,21 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
             "a batch in columns was given to the masking collator; give a list of examples, such as "
             "[dataset[i] for i in range(4)] or [tokenizer(text) for text in texts]"
         )
-    if not len(examples):
-        raise ValueError("an empty batch was given to the masking collator")
-    first = examples[0]
+    try:
+        if not len(examples):
+            raise ValueError("an empty batch was given to the masking collator")
+        first = examples[0]
+    except TypeError:  # a generator, a set, a single number
+        raise ValueError(f"a batch is a list of examples, got {type(examples).__name__}; give a list of them") from None
     if hasattr(first, "ids") and hasattr(first, "special_tokens_mask"):  # tokenizers.Encoding
         fields = {"input_ids": "ids", "special_tokens_mask": "special_tokens_mask", "attention_mask": "attention_mask"}
         if with_words:
             fields["word_ids"] = "word_ids"
-        return {name: [getattr(example, field) for example in examples] for name, field in fields.items()}, with_words
+        try:
+            columns = {name: [getattr(example, field) for example in examples] for name, field in fields.items()}
+        except AttributeError:
+            raise _differing(examples) from None
+        return columns, with_words
     if not hasattr(first, "keys"):  # transformers' BatchEncoding has keys without being a Mapping
         if not hasattr(first, "__len__") or np.ndim(first) == 0:
             raise ValueError(
@@ -121,11 +128,11 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
     names = first.keys()
     if "input_ids" not in names:
         raise ValueError(f"an example needs input_ids, got {', '.join(names)}")
-    if set(map(len, examples)) != {len(names)}:
-        raise _differing(examples)
     try:
+        if set(map(len, examples)) != {len(names)}:
+            raise _differing(examples)
         columns = {name: [example[name] for example in examples] for name in names}
-    except KeyError:
+    except (KeyError, TypeError):
         raise _differing(examples) from None
     if with_words and "word_ids" not in names and "starts_word" not in names and getattr(first, "is_fast", False):
         return columns | {"word_ids": [example.word_ids() for example in examples]}, True
@@ -138,6 +145,13 @@ def _without_tensors(rows: list) -> list:
 
 
 def _differing(examples: Sequence[Any]) -> ValueError:
+    kinds = list(map(_kind, examples))
+    if len(set(kinds)) > 1:
+        place = next(place for place, kind in enumerate(kinds) if kind != kinds[0])
+        return ValueError(
+            f"the examples of a batch differ: example 0 is {kinds[0]} and example {place} is {kinds[place]}; "
+            "give all in one form"
+        )
     names = set(examples[0].keys())
     place, differing = next(
         (place, names ^ set(example.keys())) for place, example in enumerate(examples) if names != set(example.keys())
@@ -145,6 +159,14 @@ def _differing(examples: Sequence[Any]) -> ValueError:
     return ValueError(
         f"the examples of a batch differ: example {place} and example 0 do not share {', '.join(sorted(differing))}"
     )
+
+
+def _kind(example: Any) -> str:
+    if hasattr(example, "keys"):
+        return "a mapping"
+    if hasattr(example, "ids"):
+        return "an Encoding"
+    return "a row of ids" if hasattr(example, "__len__") else f"of type {type(example).__name__}"
 
 
 def _integers(name: str, rows: list) -> np.ndarray:
@@ -163,6 +185,8 @@ def _integers(name: str, rows: list) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         pass  # the sentence below says what is wrong
     for place, row in enumerate(rows):
+        if _kind(row) != "a row of ids":
+            raise ValueError(f"{name} of example {place} is {_kind(row)}; give all examples in one form")
         shape, dtype = _numbers(row).shape, _numbers(row).dtype
         if len(shape) > 1:
             raise ValueError(

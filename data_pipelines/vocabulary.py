@@ -1,5 +1,6 @@
 """A tokenizer of any library, or plain numbers, enters; what masking must know of the vocabulary leaves."""
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -32,6 +33,13 @@ class Vocabulary(NamedTuple):
 def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary:
     """Read our own tokenizer, a transformers tokenizer, or a `tokenizers.Tokenizer`; `special_ids` adds to its own."""
     pads_left = False
+    kinds = ("special", "all_special_ids", "get_added_tokens_decoder")  # those below, in order
+    if isinstance(tokenizer, type) or not any(hasattr(tokenizer, name) for name in kinds):
+        raise ValueError(
+            f"tokenizer must be a tokenizers.Tokenizer, a transformers tokenizer or what load_tokenizer opens, "
+            f"got {tokenizer!r}"
+        )
+    added = _integers_of(special_ids)
     if hasattr(tokenizer, "special"):  # ours
         tokens, special = tokenizer.backend.get_vocab(), set(tokenizer.special.special_ids)
         mask_id, pad_id = tokenizer.special.mask_id, tokenizer.special.pad_id
@@ -47,7 +55,7 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
     if mask_id is None:
         raise ValueError("this tokenizer has no mask token; masked-language modelling needs one such as [MASK]")
     unused = {index for token, index in tokens.items() if _UNUSED.fullmatch(token)}
-    special |= {int(index) for index in special_ids}
+    special |= added
     ordinary = np.array(sorted(set(tokens.values()) - special - unused), np.int64)
     masking = _masking(mask_id, max(tokens.values()) + 1, special, ordinary)
     return Vocabulary(masking, 0 if pad_id is None else pad_id, pads_left, tokens)
@@ -55,9 +63,16 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
 
 def vocabulary_from_ids(mask_id: int, vocab_size: int, special_ids: Iterable[int], pad_id: int | None) -> Vocabulary:
     """The vocabulary that plain numbers describe; [MASK] and padding count as special."""
-    special = {int(index) for index in special_ids} | {mask_id} | ({pad_id} if pad_id is not None else set())
+    special = _integers_of(special_ids) | {mask_id} | ({pad_id} if pad_id is not None else set())
     ordinary = np.array([index for index in range(vocab_size) if index not in special], np.int64)
     return Vocabulary(_masking(mask_id, vocab_size, special, ordinary), pad_id or 0, False, None)
+
+
+def _integers_of(special_ids: Iterable[int]) -> set[int]:
+    try:
+        return set(map(operator.index, special_ids))
+    except TypeError:
+        raise ValueError(f"special_ids must be integers in a list or another sequence, got {special_ids!r}") from None
 
 
 def _masking(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.ndarray) -> MaskVocabulary:

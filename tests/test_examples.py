@@ -6,6 +6,9 @@ import torch
 from collating import PLAIN, backend, examples, restored
 
 from data_pipelines.collator import MaskingCollator
+from data_pipelines.tokenizer import load_tokenizer
+
+NAN = float("nan")
 
 
 @pytest.mark.parametrize("form", [list, np.array, torch.tensor])
@@ -84,8 +87,11 @@ def test_numpy_integers_are_integers():
     [
         ({}, None, "mask_id"),
         (PLAIN | {"unit": "sentence"}, None, "unit must be one of"),
-        (PLAIN | {"mlm_probability": 1.5}, None, "rate must lie"),
-        (PLAIN | {"mask_replace_prob": 0.9, "random_replace_prob": 0.3}, None, "must not exceed 1"),
+        (
+            PLAIN | {"mask_replace_prob": 0.9, "random_replace_prob": 0.3},
+            None,
+            r"mask_replace_prob \+ random_replace_prob must not exceed 1, got 0.9 \+ 0.3",
+        ),
         (PLAIN | {"special_ids": [500]}, None, "outside a vocabulary"),
         (PLAIN, [[2, 100, 3]], "outside the vocabulary of 100"),
         (PLAIN, [[2, -1, 3]], "outside the vocabulary of 100"),
@@ -113,16 +119,73 @@ def test_numpy_integers_are_integers():
         (PLAIN, [{"input_ids": [7], "row_id": 1}, {"input_ids": [7]}], "example 1 and example 0 do not share row_id"),
         (PLAIN, [{"input_ids": [7], "step": 1}, {"input_ids": [7], "step": 2}], "one step, got examples of steps 1, 2"),
         (PLAIN, [{"input_ids": [7], "row_id": 1.5}], "row_id must be an integer"),
-        (PLAIN | {"seed": "a"}, None, "seed must be an integer"),
-        (PLAIN | {"mlm_probability": None}, None, "mlm_probability must be a number"),
         (PLAIN | {"mlm_probability": lambda step: 1.2}, [{"input_ids": [7], "step": 3}], "gives 1.2 at step 3"),
-        (PLAIN | {"pad_to_multiple_of": 0}, None, "pad_to_multiple_of must be at least 1"),
-        (PLAIN | {"span_mean": float("nan")}, None, "span_mean must be at least 1"),
+        (PLAIN | {"mlm_probability": lambda step: "0.1"}, [{"input_ids": [7], "step": 3}], "gives '0.1' at step 3"),
         (PLAIN | {"tokenizer": backend()}, None, "the tokenizer tells mask_id, vocab_size, pad_id already"),
         ({"tokenizer": backend(), "special_ids": [500]}, None, "outside a vocabulary"),
-        ({"tokenizer": "runs/tokenizer"}, None, r"load_tokenizer\('runs/tokenizer'\)"),
     ],
 )
 def test_mistakes_are_named(options, given, complaint):
     with pytest.raises(ValueError, match=complaint):
         MaskingCollator(**options)(given)
+
+
+WRONG = {
+    "mlm_probability": [None, "0.15", NAN, 0.0, 1.0, 1.5],
+    "mask_replace_prob": [None, "0.8", NAN, -0.1, 1.1],
+    "random_replace_prob": [None, "0.1", NAN, -0.1, 1.1],
+    "pad_to_multiple_of": ["8", NAN, 2.5, 0, -8],
+    "span_mean": [None, "3.8", NAN, 0.5],
+    "span_max": [None, "10", NAN, 2.5, 0, 65],
+    "seed": ["a", NAN, 1.5],
+    "mask_id": ["4", NAN, 4.0, -1, 100],
+    "vocab_size": ["100", NAN, 100.0, 0, -3],
+    "pad_id": ["0", NAN, 0.0, -1, 100],
+    "special_ids": [None, 3, "012", [1.5], [NAN]],
+    "tokenizer": [object(), 7, type(backend()), b"runs/tokenizer"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
+def test_a_wrong_argument_is_told_by_the_name_the_caller_used(name, value):
+    plain = {} if name == "tokenizer" else PLAIN
+    with pytest.raises(ValueError, match=f"^{name} must be "):
+        MaskingCollator(**plain | {name: value})
+
+
+def test_the_name_of_a_tokenizer_is_told_how_to_open_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("some/tokenizer", tmp_path / "tokenizer.json"):
+        with pytest.raises(ValueError, match=r"load_tokenizer\('.*'\) .*Tokenizer.from_pretrained\('.*'\) .* hub$"):
+            MaskingCollator(name)
+    backend().save("tokenizer.json")
+    with pytest.raises(ValueError, match=r"load_tokenizer\('tokenizer.json'\) opens this one$"):
+        MaskingCollator("tokenizer.json")
+    MaskingCollator(load_tokenizer("tokenizer.json"))
+
+
+MAPPING, ENCODING, ROW = {"input_ids": [2, 7, 3]}, backend().encode("agbh ch"), [2, 7, 3]
+
+
+@pytest.mark.parametrize(
+    ("batch", "complaint"),
+    [
+        (iter([ROW]), "a batch is a list of examples, got list_iterator; give a list"),
+        ((row for row in [ROW]), "a batch is a list of examples, got generator; give a list"),
+        ({(2, 7, 3)}, "got set"),
+        (None, "got NoneType"),
+        ([ENCODING, ROW], "example 0 is an Encoding and example 1 is a row of ids; give all in one form"),
+        ([ENCODING, ENCODING, MAPPING], "example 0 is an Encoding and example 2 is a mapping"),
+        ([ENCODING, None], "example 0 is an Encoding and example 1 is of type NoneType"),
+        ([MAPPING, ENCODING], "example 0 is a mapping and example 1 is an Encoding"),
+        ([MAPPING, [7]], "example 0 is a mapping and example 1 is a row of ids"),
+        ([MAPPING, ROW], "example 0 is a mapping and example 1 is a row of ids"),
+        ([MAPPING, None], "example 0 is a mapping and example 1 is of type NoneType"),
+        ([ROW, ENCODING], "input_ids of example 1 is an Encoding; give all examples in one form"),
+        ([np.array(ROW), ENCODING], "input_ids of example 1 is an Encoding; give all examples in one form"),
+        ([ROW, ROW, MAPPING], "input_ids of example 2 is a mapping; give all examples in one form"),
+    ],
+)
+def test_a_batch_of_the_wrong_form_is_named(batch, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        MaskingCollator(backend(), seed=0)(batch)
