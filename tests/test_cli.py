@@ -4,10 +4,25 @@ import subprocess
 import sys
 
 import pytest
+from small_model import save_small_model
 
+from bertkit import cli
 from bertkit.cli import VERBS, main
 
 HEAVY = ("torch", "numpy", "tokenizers", "datasets", "accelerate", "transformers", "pyarrow")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A file where folders are wanted, and one of each thing that verbs read."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "file").write_text("")
+    (folder / "text.txt").write_text("anna paints the old house\n")
+    (folder / "tags.conll").write_text("anna B-PER\npaints O\n")
+    save_small_model(folder / "model", folder / "text.txt", vocab_size=64, positions=16)
+    (folder / "run").mkdir()
+    (folder / "run" / "metrics.jsonl").write_text("")
+    return folder
 
 
 def modules_after(*argv: str) -> set[str]:
@@ -66,3 +81,56 @@ def test_no_arguments_show_the_overview(capsys):
 def test_control_codes_in_a_message_are_not_obeyed(capsys):
     assert main(["\x1b[31mred"]) == 2
     assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("tokenizer train --corpus text.txt --out file", "file is a file, where a folder is needed"),
+        ("tokenizer train --corpus text.txt --out file/new", "file is a file, where a folder is needed"),
+        ("demo --dir file", "file is a file, where a folder is needed"),
+        ("demo --dir file/new", "file is a file, where a folder is needed"),
+        ("prepare --corpus text.txt --tokenizer model --out file", "file holds something that is no prepared data"),
+        ("prepare --corpus text.txt --tokenizer model --out file/new", "file is a file, where a folder"),
+        ("prepare --merge file", "file holds no parts"),
+        ("pretrain bert-mini data.corpus=text.txt run.dir=file/new", "file is a file, where a folder is needed"),
+        ("pretrain bert-mini data.corpus=text.txt run.dir=new data.cache_dir=file", "file is a file, where a folder"),
+        ("finetune ner data.train=tags.conll model.init=model run.dir=file/new", "file is a file, where a folder"),
+        ("import model file", "file is a file; name a new folder"),
+        ("import model file/new", "file is a file, where a folder is needed"),
+        ("report run --out .", ". is a folder; name the file to write"),
+        ("report run --out file/new", "file is a file, where a folder is needed"),
+        ("bench collator --quick --json .", "--json: . is a folder"),
+        ("bench collator --quick --json nowhere/new.json", "--json: there is no folder nowhere"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_in_words(words, complaint, home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err.strip()
+    assert complaint in said
+    assert "Errno" not in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (IsADirectoryError(21, "Is a directory", "."), ". is a folder, where a file is needed; name another place"),
+        (FileNotFoundError(2, "No such file or directory", "nowhere/new"), "there is no folder nowhere"),
+        (FileNotFoundError(2, "No such file or directory", "nothing"), "there is no nothing"),
+        (PermissionError(13, "Permission denied", b"file"), "file: Permission denied"),
+        (OSError(39, "Directory not empty", "new", None, "run"), "run: Directory not empty"),
+        (OSError(9, "Bad file descriptor", 5), "Bad file descriptor"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("3 bytes are free"), "3 bytes are free"),
+    ],
+)
+def test_an_error_of_the_system_is_told_without_its_number(error, said, home, monkeypatch, capsys):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(cli, "_dispatch", fail)
+    assert main([]) == 2
+    assert capsys.readouterr().err == f"bertkit: {said}\n"

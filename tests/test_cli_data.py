@@ -49,7 +49,7 @@ def test_a_folder_of_something_else_is_refused_before_training(home, tmp_path, m
     monkeypatch.setattr(tokenizers, "train_tokenizer", pytest.fail)
     (tmp_path / "thesis.tex").write_text("precious")
     (tmp_path / "file").write_text("")
-    for out, named in ((tmp_path, "no tokenizer (file)"), (tmp_path / "file", "File exists")):
+    for out, named in ((tmp_path, "no tokenizer (file)"), (tmp_path / "file", "file is a file")):
         assert main(["tokenizer", "train", "--corpus", str(home / "corpus.txt"), "--out", str(out)]) == 2
         assert named in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 
@@ -50,7 +51,8 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         if os.environ.get("BERTKIT_TRACEBACK"):
             raise
-        print(f"bertkit: {printable(str(error))}", file=sys.stderr)
+        message = _told(error) if isinstance(error, OSError) else str(error)
+        print(f"bertkit: {printable(message)}", file=sys.stderr)
         return 2
 
 
@@ -133,6 +135,22 @@ def _overview() -> str:
             "'bertkit VERB --help' explains a verb, 'bertkit --version' names the version.",
         ]
     )
+
+
+def _told(error: OSError) -> str:
+    """What the system says of a path, in words that tell what to mend; an error without its number tells it already."""
+    named = error.filename2 or error.filename  # of a move, where to
+    if error.strerror is None or not isinstance(named, (str, bytes, Path)):
+        return error.strerror or str(error)
+    path = Path(os.fsdecode(named))
+    in_the_way = next((place for place in (path, *path.parents) if place.is_file()), None)
+    if isinstance(error, (FileExistsError, NotADirectoryError)) and in_the_way:
+        return f"{in_the_way} is a file, where a folder is needed; name another place"
+    if isinstance(error, IsADirectoryError):
+        return f"{path} is a folder, where a file is needed; name another place"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no folder {path.parent}" if not path.parent.is_dir() else f"there is no {path}"
+    return f"{path}: {error.strerror}"
 
 
 def printable(text: str) -> str:

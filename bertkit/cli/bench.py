@@ -61,6 +61,8 @@ def run_bench(arguments: argparse.Namespace) -> None:
         _check_installed(arguments.against)
     if arguments.json and not arguments.json.resolve().parent.is_dir():
         raise ValueError(f"--json: there is no folder {arguments.json.parent}")
+    if arguments.json and arguments.json.is_dir():
+        raise ValueError(f"--json: {arguments.json} is a folder; name a file in it")
     if arguments.corpus and not Path(arguments.corpus).exists():
         raise ValueError(f"--corpus: there is no file {arguments.corpus}")
     rows = []
