@@ -54,6 +54,16 @@ def test_a_folder_of_something_else_is_refused_before_training(home, tmp_path, m
         assert named in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", " \n\n\t\n", "\u200b"])
+def test_a_text_with_nothing_to_examine_is_refused(home, tmp_path, capsys, text):
+    (tmp_path / "empty.txt").write_text(text, encoding="utf-8")
+    doctor = ["tokenizer", "doctor", "--tokenizer", str(home / "t"), "--corpus", str(tmp_path / "empty.txt")]
+    assert main(doctor) == 2
+    told = capsys.readouterr()
+    assert told.err.endswith("empty.txt holds no text to examine the tokenizer on\n")
+    assert not told.out
+
+
 def test_a_typo_in_a_sub_command_names_its_nearest_flag(capsys):
     assert main(["tokenizer", "train", "--corpus", "a", "--out", "b", "--vocab-sze", "300"]) == 2
     told = capsys.readouterr().err

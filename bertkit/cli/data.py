@@ -113,6 +113,8 @@ def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_00
     from data_pipelines.doctor import examine
 
     found = examine(tokenizer, (document.text for document in islice(read_documents(corpus), max_documents)))
+    if not found.num_tokens:
+        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to examine the tokenizer on")
     examples = ", ".join(f"{_shown(text)} {count}×" for text, count in found.unknown_examples)
     lines = [
         (
