@@ -84,7 +84,7 @@ def test_prepare_says_what_it_did_and_that_it_is_done(home, tmp_path, capsys):
     argv = ["prepare", *sources(home), "--out", str(tmp_path / "data")]
     assert main(argv) == 0
     first = capsys.readouterr().out
-    assert first.index("MB of shards to write") < first.index("train") < first.index("wrote")
+    assert first.index("kB of shards to write") < first.index("train") < first.index("wrote")
     assert "0.00% of the tokens" in first
     assert "nothing to do" not in first
     assert main(argv) == 0
@@ -93,12 +93,23 @@ def test_prepare_says_what_it_did_and_that_it_is_done(home, tmp_path, capsys):
     assert "wrote" not in again
 
 
+@pytest.mark.parametrize(
+    ("num_bytes", "shown"),
+    [(0, "0.1 kB"), (1_234, "1.2 kB"), (49_000, "49.0 kB"), (2_500_000, "2.5 MB"), (1_250_000_000_000, "1,250.0 GB")],
+)
+def test_the_estimate_is_shown_in_a_fitting_unit(home, tmp_path, monkeypatch, capsys, num_bytes, shown):
+    monkeypatch.setattr(module, "_estimated_bytes", lambda estimate: num_bytes)
+    monkeypatch.setattr(module, "_check_disk", lambda *arguments: None)
+    assert main(["prepare", *sources(home), "--out", str(tmp_path / "data")]) == 0
+    assert f"about {shown} of shards to write\n" in capsys.readouterr().out
+
+
 def test_work_on_a_corpus_of_unknown_size_is_work(home, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module, "corpus_bytes", lambda corpus: None)
     assert main(["prepare", *sources(home), "--out", str(tmp_path / "data")]) == 0
     shown = capsys.readouterr().out
     assert "nothing to do" not in shown
-    assert "MB of shards" not in shown
+    assert "of shards" not in shown
 
 
 def test_the_estimate_is_reported_before_the_first_batch(home, tmp_path):

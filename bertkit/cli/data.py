@@ -88,7 +88,7 @@ def _train(arguments: argparse.Namespace) -> None:
             corpus,
             config,
             arguments.out,
-            lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
+            lambda done, total: update(done, total, f"{_size(done)} read"),
         )
     print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
     if held_out is None:
@@ -154,7 +154,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
         def report(progress: Progress) -> None:
             nonlocal worked
             if not worked and progress.estimated_bytes is not None:
-                print(f"about {progress.estimated_bytes / 1e6:,.1f} MB of shards to write", flush=True)
+                print(f"about {_size(progress.estimated_bytes)} of shards to write", flush=True)
             worked = True
             update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
 
@@ -274,6 +274,13 @@ def _check_sources(corpus: CorpusConfig) -> None:
     from data_pipelines.corpus import find_sources
 
     find_sources(corpus)
+
+
+def _size(num_bytes: int) -> str:
+    """In the largest unit of which there is at least one."""
+    if num_bytes < 1e6:
+        return f"{max(num_bytes / 1e3, 0.1):.1f} kB"
+    return f"{num_bytes / 1e6:,.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:,.1f} GB"
 
 
 def _shown(text: str) -> str:
