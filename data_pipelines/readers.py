@@ -15,7 +15,8 @@ from data_pipelines.config import CorpusConfig
 
 BLOCK_BYTES = 1 << 18
 MAX_CHARS = 1 << 18
-"""A longer document is handed out in parts, so that one line of 50 MB costs no more memory than a page."""
+"""A longer document is handed out in parts, so that one line of 50 MB costs no more memory than a page. It is cut
+before white space where there is some, so that the parts have the words, and mostly the tokens, of the whole."""
 MAX_RECORD_BYTES = 1 << 28
 """A longer JSON line or CSV record is refused: it must be held at once to be read."""
 _REPLACE = "set errors: --errors replace or data.errors=replace"
@@ -165,7 +166,7 @@ NOT_TEXT = frozenset(
 def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
     """The lines of a text file: UTF-8 checked, a BOM dropped, CRLF and lone CR taken as line breaks.
 
-    With `cut_long` a very long line comes in parts, cut at a space where there is one.
+    With `cut_long` a very long line comes in parts, cut before a space where there is one.
     """
     number = 1
     with _open_bytes(path) as stream:
@@ -208,11 +209,13 @@ def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[byt
 
 
 def _cut_inside(block: bytes) -> int:
-    """Where to cut a block without line break: after its last space, else before its last whole character. The end
-    stays, so that the line ends in the next block."""
+    """Where to cut a block without line break: before its last space, which to a byte-level tokenizer is part of the
+    word behind it, else before its last whole character. The end stays, so that the line ends in the next block."""
     last = len(block) - 1
-    cut = block.rfind(b" ", last // 2, last) + 1
-    return cut or next((at for at in range(last, max(last - 4, -1), -1) if block[at] & 0xC0 != 0x80), last)
+    cut = block.rfind(b" ", last // 2, last)
+    if cut > 0:
+        return cut
+    return next((at for at in range(last, max(last - 4, -1), -1) if block[at] & 0xC0 != 0x80), last)
 
 
 def _decode(data: bytes, errors: str, place: str, line: int | None = None) -> str:
@@ -279,12 +282,24 @@ def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[
     # JSON can spell out halves of characters ("\\ud800"), which the decoder then meets as invalid bytes.
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     text = _decode(data, config.errors, place)
-    continued = False
-    for start in range(0, len(text), MAX_CHARS):
-        part = text[start : start + MAX_CHARS]
+    start, continued = 0, False
+    while start < len(text):
+        end = _end_of_part(text, start)
+        part = text[start:end]
         if part.strip():
             yield Piece(part, place, continued)
             continued = True
+        start = end
+
+
+def _end_of_part(text: str, start: int) -> int:
+    """Where the part that starts here ends: before the last white space that fits, unless that is far away."""
+    end = start + MAX_CHARS
+    if end >= len(text) or text[end].isspace():
+        return end
+    half = text[end - MAX_CHARS // 2 : end + 1]
+    word = half.rsplit(maxsplit=1)[-1]
+    return end if len(word) == len(half) else end - len(word)
 
 
 def _bytes_or_value(value: Any) -> Any:

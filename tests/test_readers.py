@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_pipelines import readers
-from data_pipelines.config import CorpusConfig
+from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.hub import read_hub
 from data_pipelines.readers import BLOCK_BYTES, MAX_CHARS, read_text, reader_of
+from data_pipelines.tokenizer import train_tokenizer
 
 TEXTS = ["plain words", 'with "quotes", commas\nand a second line', "Größe 北京 😀", "x"]
 
@@ -177,6 +178,41 @@ def test_a_long_document_comes_in_parts_that_together_are_it(tmp_path, unit):
         assert "".join(piece.text for piece in parts).replace("\n", "") == text.replace("\r", "")
 
 
+@pytest.mark.parametrize(
+    ("suffix", "space"),
+    [(".txt", " "), *((name, space) for name in (".jsonl", ".csv", ".parquet") for space in " \t\n\u3000")],
+)
+def test_a_long_document_is_cut_between_words(tmp_path, suffix, space):
+    text = space.join(f"word{number}" for number in range(MAX_CHARS // 3))
+    parts = texts(written(tmp_path / f"long{suffix}", encoded(suffix, [text])))
+    assert "".join(parts) == text
+    assert len(parts) >= 3
+    assert [word for part in parts for word in part.split()] == text.split()
+    assert all(part.startswith(space) for part in parts[1:]), "to byte-level tokens the space is part of the word"
+
+
+def test_the_parts_of_a_long_document_have_the_tokens_of_the_whole(tmp_path):
+    text = " ".join(f"word{number % 977}" for number in range(MAX_CHARS // 3))
+    corpus = CorpusConfig(corpus=[str(written(tmp_path / "short.txt", text[:20_000].encode()))])
+    for kind in ("wordpiece", "bpe"):
+        backend = train_tokenizer(corpus, TokenizerConfig(kind=kind, vocab_size=400), tmp_path / kind).backend
+        whole = backend.encode(text, add_special_tokens=False).ids
+        for suffix in (".txt", ".jsonl"):
+            parts = texts(written(tmp_path / f"long{suffix}", encoded(suffix, [text])))
+            ids = [index for part in parts for index in backend.encode(part, add_special_tokens=False).ids]
+            assert len(parts) > 1
+            assert ids == whole, f"{suffix} {kind}"
+
+
+def test_a_part_ends_at_its_last_space_unless_it_would_be_short(tmp_path):
+    for place in (1, MAX_CHARS // 2 - 1, MAX_CHARS // 2, MAX_CHARS - 1, MAX_CHARS, MAX_CHARS + 1):
+        text = "x" * place + " " + "y" * (MAX_CHARS + 9)
+        parts = texts(written(tmp_path / "c.jsonl", json.dumps({"text": text}).encode()))
+        assert "".join(parts) == text
+        assert len(parts[0]) == (place if MAX_CHARS // 2 <= place <= MAX_CHARS else MAX_CHARS)
+        assert max(map(len, parts)) <= MAX_CHARS
+
+
 def test_a_document_that_begins_with_blanks_still_begins(tmp_path):
     """A part may be dropped because it is blank, but never so that a document starts with a continuation."""
     text = " " * (MAX_CHARS + 10) + "word " * MAX_CHARS
@@ -275,7 +311,7 @@ def test_the_commit_of_a_dataset_is_asked_of_the_hub(monkeypatch):
 
 def test_a_dataset_on_the_hub_without_network_ends_at_once_with_one_line():
     code = """
-from data_pipelines.config import CorpusConfig
+from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.corpus import read_documents
 try:
     next(read_documents(CorpusConfig(corpus=["hf:nobody/nothing"])))
@@ -297,7 +333,7 @@ except ValueError as error:
 PEAK = """
 import resource, sys
 from pathlib import Path
-from data_pipelines.config import CorpusConfig
+from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.corpus import read_documents
 
 def peak():
