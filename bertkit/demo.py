@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from bertkit.demo_folder import MINUTES
 from bertkit.fill import FillMask
 from bertkit.finetune.config import FinetuneRecipe, read_finetune_recipe
 from bertkit.finetune.metrics import mean_and_deviation
@@ -22,17 +23,13 @@ from bertkit.finetune.train import finetune
 from bertkit.inspect_masks import inspect_rows, rows_from_shards
 from bertkit.recipe import Recipe, read_recipe
 from bertkit.report.training_report import write_report
-from bertkit.training import durable
 from bertkit.training.inputs import prepare_inputs
 from bertkit.training.pretrain import pretrain
 from bertkit.training.run_folder import EXPORT
 from data_pipelines.demo_corpus import CORPUS, DEV, TRAIN, write_demo_data
 from data_pipelines.demo_roles import code_words
 
-MINUTES = 4.0
-"""What the whole demo takes on 2 cores if nobody says otherwise."""
 _PRETRAINING_SHARE = 0.5
-_ABOUT = "demo.json"
 _MASKED = (
     "def __init__([MASK], name):",
     "for i in range([MASK](items)):",
@@ -56,11 +53,9 @@ COMMANDS = {
 }
 
 
-def demo(folder: Path, minutes: float | None, sentence: str | None) -> int:
+def demo(folder: Path, minutes: float, sentence: str | None) -> int:
     """Corpus, tokenizer, masks, pretraining, filled masks, two taggers, their scores, a sentence, a page."""
     console = Console(highlight=False, markup=False, emoji=False)
-    folder.mkdir(parents=True, exist_ok=True)
-    minutes = _agreed_minutes(folder, minutes)
     with _saying_how_to_go_on(folder):
         console.print(
             f"From the text of this Python installation to a tagger, in about {minutes:g} min. After each $ "
@@ -77,23 +72,6 @@ def demo(folder: Path, minutes: float | None, sentence: str | None) -> int:
         _tag(console, folder, sentence)
         _report(console, folder)
     return 0
-
-
-def _agreed_minutes(folder: Path, minutes: float | None) -> float:
-    """What the folder's demo began with; other wishes need another folder, and so does what is not the demo's."""
-    path = folder / _ABOUT
-    # It is written first, so a folder without it holds somebody's files, perhaps a train.conll of their own.
-    foreign = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
-    if foreign and not path.is_file():
-        raise ValueError(f"{folder} holds something that is no demo ({foreign[0]}); give another --dir")
-    before = json.loads(path.read_bytes())["minutes"] if path.is_file() else None
-    if before is not None and minutes not in (None, before):
-        raise ValueError(
-            f"{folder} holds a demo of {before:g} minutes; leave out --minutes to go on with it, or give another --dir"
-        )
-    chosen = before or minutes or MINUTES
-    durable.replace_file(path, durable.json_bytes({"minutes": chosen}))
-    return chosen
 
 
 @contextlib.contextmanager

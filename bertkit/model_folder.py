@@ -7,6 +7,8 @@ HUB_PREFIX = "hf:"
 EXPORT = "export"
 """Where a training run puts the model it made."""
 # What a model folder needs; code and pickles are never fetched.
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 _WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
 
 
@@ -36,9 +38,20 @@ def resolve(folder: str | Path) -> Path:
 
 
 def check_named(folder: str | Path) -> None:
-    """Refuse what `resolve` would refuse, without the network; a verb asks before it imports anything heavy."""
+    """Refuse what `resolve` would refuse, and a folder without weights, without the network; a verb asks before it
+    imports anything heavy."""
     if not str(folder).startswith(HUB_PREFIX):
-        resolve(folder)
+        check_weights(resolve(folder))
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse a folder that holds no weights that can be opened."""
+    if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
+        return
+    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+    if pickles:
+        raise ValueError(f"{folder} holds {pickles[0]}, a pickle, which runs code when opened; {CONVERT}")
+    raise ValueError(f"{folder} holds no {SINGLE}")
 
 
 CONVERT = (

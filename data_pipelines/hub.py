@@ -43,13 +43,6 @@ def load_hub(name: str, split: str) -> Any:
         raise ValueError(_unreadable(path, error)) from None
 
 
-def download_hint(path: Path) -> str:
-    """The end of a sentence on what is not there, where the path may be meant as the name of a model on the hub."""
-    if path.exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
-        return ""
-    return f"; for that of a model on the Hugging Face hub run `hf download {path} --local-dir DIR` and name DIR"
-
-
 def hub_revision(name: str) -> str | None:
     """The commit that a Hugging Face dataset is at now, NAME[:SPLIT[:CONFIG]]; None where only a cache is asked."""
     from huggingface_hub import HfApi, constants

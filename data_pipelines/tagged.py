@@ -54,9 +54,7 @@ def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagg
     if source.startswith("hf:") or path.is_dir():
         yield from _read_dataset(source, config, split, tagged)
         return
-    if not path.is_file():
-        hint = f"; for the Hugging Face dataset of that name write hf:{source}" if "." not in path.name else ""
-        raise ValueError(f"there is no file {source!r}{hint}")
+    check_source(source)
     lines = read_lines(path, config.errors, cut_long=False)
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix == ".conllu":
@@ -74,9 +72,8 @@ def read_labeled_texts(
     path = Path(source)
     if source.startswith("hf:") or path.is_dir():
         records = _dataset_records(source, split)
-    elif not path.is_file():
-        raise ValueError(f"there is no file {source!r}")
     else:
+        check_source(source)
         lines = read_lines(path, config.errors, cut_long=False)
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         records = _csv_records(lines, source, suffix) if suffix in (".csv", ".tsv") else json_records(lines, source)
@@ -92,6 +89,14 @@ def read_labeled_texts(
                 raise ValueError(f"{place}: a text has one label, got {label!r}")
             tags = [str(label)]
         yield Sentence([text], tags, source, [line])
+
+
+def check_source(source: str) -> None:
+    """Refuse what is neither a dataset on the hub nor here. Nothing is opened and no network is used."""
+    path = Path(source)
+    if not source.startswith("hf:") and not path.is_file() and not path.is_dir():
+        hint = f"; for the Hugging Face dataset of that name write hf:{source}" if "." not in path.name else ""
+        raise ValueError(f"there is no file {source!r}{hint}")
 
 
 def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool = True) -> Iterator[Sentence]:

@@ -19,7 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.corpus import corpus_bytes, read_documents
-from data_pipelines.hub import download_hint
+from data_pipelines.tokenizer_file import find_tokenizer
 from data_pipelines.vocabulary import special_ids_of, written
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -101,15 +101,7 @@ def train_tokenizer(
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
     """Open a tokenizer.json, or a folder that holds one, ours or Hugging Face's, or BERT's vocab.txt alone."""
-    path = Path(path)
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if path.is_dir() and not file.exists() and (path / "vocab.txt").is_file():
-        file = path / "vocab.txt"
-    if not file.is_file():
-        raise ValueError(
-            f"there is no tokenizer at {path}: expected a tokenizer.json or a folder with one "
-            f"or with BERT's vocab.txt ('bertkit tokenizer train' makes one){download_hint(path)}"
-        )
+    file = find_tokenizer(Path(path))
     settings = _read_settings(file.parent)
     backend = _from_vocabulary(file, settings) if file.name == "vocab.txt" else _from_json(file)
     if not backend.get_vocab_size():

@@ -260,13 +260,9 @@ def _make_tokenizer_folder(folder: Path) -> None:
 
 def _check_tokenizer(path: Path) -> None:
     """As below."""
-    from data_pipelines.hub import download_hint
+    from data_pipelines.tokenizer_file import find_tokenizer
 
-    if not path.is_file() and not any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        raise ValueError(
-            f"--tokenizer: there is no tokenizer at {path}, neither a tokenizer.json nor a folder with one; "
-            f"'bertkit tokenizer train' makes one{download_hint(path)}"
-        )
+    find_tokenizer(path)
 
 
 def _check_sources(corpus: CorpusConfig) -> None:

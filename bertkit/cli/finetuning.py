@@ -20,6 +20,9 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
         if arguments.print_config:
             print(to_yaml(recipe), end="")
             return 0
+        from bertkit.finetune.checks import check_start
+
+        check_start(recipe)
         from bertkit.finetune.train import finetune
 
         return finetune(recipe)

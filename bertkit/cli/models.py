@@ -102,7 +102,7 @@ def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
 
 
 def _copy(arguments: Namespace) -> None:
-    source = resolve(arguments.source)
+    check_named(arguments.source)
     if arguments.folder.is_file():
         raise ValueError(f"{arguments.folder} is a file; name a new folder")
     if arguments.folder.is_dir() and any(arguments.folder.iterdir()):
@@ -111,6 +111,7 @@ def _copy(arguments: Namespace) -> None:
     from bertkit.hf import load, save
     from data_pipelines.tokenizer import load_tokenizer
 
+    source = resolve(arguments.source)
     model = load(source)
     has_tokenizer = any((source / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     save(model, arguments.folder, tokenizer=load_tokenizer(source) if has_tokenizer else None)

@@ -48,14 +48,12 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 
     def run(arguments: argparse.Namespace) -> int:
         config = from_flags(EvaluateConfig, arguments)
-        from pathlib import Path
-
+        from bertkit.model_folder import check_named
         from data_pipelines.config import CorpusConfig
         from data_pipelines.corpus import find_sources
 
         find_sources(CorpusConfig(corpus=arguments.corpus))
-        if not arguments.model.startswith("hf:") and not Path(arguments.model).is_dir():
-            raise ValueError(f"there is no folder {arguments.model}; name that of a model or of a run, or hf:NAME")
+        check_named(arguments.model)
         from bertkit.training.evaluate_folder import evaluate_folder, print_scores
 
         scores = evaluate_folder(arguments.model, arguments.corpus, config)

@@ -15,7 +15,8 @@ from accelerate import Accelerator
 
 from bertkit.fields import build
 from bertkit.finetune.batches import training_steps
-from bertkit.finetune.config import MAY_CHANGE, FinetuneRecipe
+from bertkit.finetune.checks import check_start
+from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.data import read_labeled
 from bertkit.finetune.inputs import Inputs, prepare
 from bertkit.finetune.learner import Learner, class_weights, layer_speed
@@ -36,9 +37,7 @@ from bertkit.training.resume import resume, save
 from bertkit.training.run_folder import (
     CHECKPOINTS,
     EXPORT,
-    check_batch,
     check_facts,
-    check_recipe,
     make_places,
     write_recipe,
 )
@@ -56,8 +55,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
     folder = Path(recipe.run.dir)
     first_rank = os.environ.get("RANK", "0") == "0"
     say = _say if first_rank else lambda text: None
-    check_batch(recipe.train.global_batch)
-    check_recipe(folder, recipe, MAY_CHANGE)
+    check_start(recipe)
     given = find_given(recipe)
     labeled = read_labeled(recipe.task, recipe.data)
     check_labels(recipe, given, labeled.labels)

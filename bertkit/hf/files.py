@@ -14,10 +14,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bertkit.model_folder import CONVERT
+from bertkit.model_folder import INDEX, SINGLE, check_weights
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 _DIGEST = "bertkit_sha256"
 # What else readers would take a tokenizer from.
 _OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json", "spiece.model", "tokenizer.model")
@@ -25,14 +23,8 @@ _OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json
 
 def open_weights(folder: Path) -> "Weights":
     """The weights of a folder, in one file or in shards; only names and shapes are read yet."""
-    if (folder / SINGLE).is_file():
-        return Weights(folder, {SINGLE})
-    if (folder / INDEX).is_file():
-        return Weights(folder, _shards(folder / INDEX))
-    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
-    if pickles:
-        raise ValueError(f"{folder} holds {pickles[0]}, a pickle, which runs code when opened; {CONVERT}")
-    raise ValueError(f"{folder} holds no {SINGLE}")
+    check_weights(folder)
+    return Weights(folder, {SINGLE} if (folder / SINGLE).is_file() else _shards(folder / INDEX))
 
 
 @contextmanager

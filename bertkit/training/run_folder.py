@@ -2,15 +2,17 @@
 
 import json
 import os
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
 from bertkit.fields import part
+from bertkit.model_folder import check_named
 from bertkit.recipe import MAY_CHANGE, ImportedSection, Recipe, forbidden_changes, to_yaml
 from bertkit.training import durable
 from data_pipelines.config import CorpusConfig
 from data_pipelines.corpus import find_sources
+from data_pipelines.tokenizer_file import find_tokenizer
 
 RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.jsonl"
 CHECKPOINTS, EXPORT = "checkpoints", "export"
@@ -22,14 +24,20 @@ def check_start(recipe: Recipe) -> None:
     check_recipe(Path(recipe.run.dir), recipe)
     if recipe.data.prepared is None:
         find_sources(part(recipe.data, CorpusConfig))
-    given = {"tokenizer.path": recipe.tokenizer.path}
+    if recipe.data.cache_dir is not None:
+        _check_no_file("data.cache_dir", Path(recipe.data.cache_dir))
+    given: dict[str, tuple[str | None, Callable[[Path], Any]]]
+    given = {"tokenizer.path": (recipe.tokenizer.path, find_tokenizer)}
     if isinstance(recipe.model, ImportedSection):
-        given["model.init"] = recipe.model.init
+        given["model.init"] = (recipe.model.init, check_named)
         if recipe.model.old_domain:
             find_sources(CorpusConfig(corpus=recipe.model.old_domain))
-    for key, path in given.items():
-        if path is not None and not path.startswith("hf:") and not Path(path).exists():
+    for key, (path, check) in given.items():
+        if path is None or path.startswith("hf:"):
+            continue
+        if not Path(path).exists():
             raise ValueError(f"{key}={path}: there is no such folder; of the Hugging Face hub name hf:OWNER/NAME")
+        check(Path(path))
 
 
 def num_launched() -> int:
@@ -39,10 +47,9 @@ def num_launched() -> int:
 
 def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> None:
     """Refuse a folder that belongs to another recipe, or to something else; a new or empty one is fine."""
+    _check_no_file("run.dir", folder)
     if not folder.exists():
         return
-    if not folder.is_dir():
-        raise ValueError(f"run.dir={folder} is a file; choose another folder")
     found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     # A start that failed, say for a name that nobody has, leaves a recipe and at most an empty place for checkpoints.
     begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
@@ -56,6 +63,13 @@ def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHA
             f"{folder} holds a run of another recipe ({'; '.join(changes)}); "
             "run with the old values to go on, or choose another run.dir"
         )
+
+
+def _check_no_file(key: str, folder: Path) -> None:
+    file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
+    if file is not None:
+        which = "" if file == folder else f": {file}"
+        raise ValueError(f"{key}={folder}{which} is a file; choose another folder")
 
 
 def make_places(folder: Path) -> None:

@@ -1,0 +1,23 @@
+"""A fine-tuning recipe enters; it is refused here if it cannot start, before anything heavy is imported."""
+
+from pathlib import Path
+
+from bertkit.finetune.config import MAY_CHANGE, FinetuneRecipe
+from bertkit.model_folder import HUB_PREFIX, check_named
+from bertkit.recipe import read_recipe
+from bertkit.training.run_folder import check_batch, check_recipe
+from data_pipelines.tagged import check_source
+
+
+def check_start(recipe: FinetuneRecipe) -> None:
+    """Refuse what can be seen to fail without reading the data or the model."""
+    check_batch(recipe.train.global_batch)
+    check_recipe(Path(recipe.run.dir), recipe, MAY_CHANGE)
+    for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):
+        check_source(source)
+    if recipe.model.init:
+        check_named(recipe.model.init)
+    elif Path(recipe.model.like).is_dir():
+        check_named(recipe.model.like)
+    elif not recipe.model.like.startswith(HUB_PREFIX):
+        read_recipe(recipe.model.like, ["data.corpus=none"])

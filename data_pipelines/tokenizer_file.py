@@ -1,0 +1,17 @@
+"""A path enters, the file that holds its tokenizer leaves, or a sentence on where to get one; no heavy imports."""
+
+import re
+from pathlib import Path
+
+
+def find_tokenizer(path: Path) -> Path:
+    """A tokenizer.json as it is; of a folder its tokenizer.json, or else its vocab.txt."""
+    found = [file for file in (path, path / "tokenizer.json", path / "vocab.txt") if file.is_file()]
+    if found:
+        return found[0]
+    like_a_name = not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path))
+    hint = f"; for that of a model on the Hugging Face hub run `hf download {path} --local-dir DIR` and name DIR"
+    raise ValueError(
+        f"there is no tokenizer at {path}: expected a tokenizer.json or a folder with one "
+        f"or with BERT's vocab.txt ('bertkit tokenizer train' makes one){hint if like_a_name else ''}"
+    )
