@@ -1,8 +1,11 @@
-# Every target sets up what it needs: a virtual environment in .venv with the pinned packages.
+# Every target sets up what it needs: a virtual environment in .venv with the pinned packages, for the demo those of
+# bertkit alone, for the rest those of development on top.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BARE := $(VENV)/.bare
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 MINUTES ?= 60
 
@@ -11,7 +14,7 @@ MINUTES ?= 60
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
 
-demo: $(READY)  ## Run the main job end to end on embedded data
+demo: $(BARE)   ## Run the main job end to end on embedded data
 	$(BIN)/bertkit demo
 
 test: lint      ## Lint, check types, run the tests on all cores
@@ -34,8 +37,12 @@ soak: $(READY)  ## Pretrain for MINUTES (60) with random kills and changes of th
 clean:          ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
 
-$(READY): pyproject.toml constraints.txt
+$(BARE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bertkit needs Python 3.10 or newer; set PYTHON=/path/to/python3")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,track,zh]'
+	$(INSTALL) .
+	touch $@
+
+$(READY): $(BARE)
+	$(INSTALL) '.[dev,track,zh]'
 	touch $@
