@@ -10,7 +10,9 @@ import numpy as np
 Segmenter = Callable[[str], Iterable[str]]
 """Splits a text into words that, put together again, give the text."""
 
-_LETTER, _DIGIT, _OTHER, _SPACE, _MARK, _IDEOGRAPH = range(6)
+_LETTER, _DIGIT, _OTHER, _SPACE, _MARK, _IDEOGRAPH, _CONTRACTION = range(7)
+# Byte-level BPE takes them for words of their own, whatever stands behind them.
+_CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
 # The blocks of CJK unified and compatibility ideographs.
 _IDEOGRAPHS = (("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U000323af"))
 
@@ -39,7 +41,7 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     """Read the table off how the tokens are written: WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁).
 
     Exact for WordPiece. Elsewhere a token that begins with a Chinese character is a word of its own: without spaces
-    a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions and for rare
+    a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions and rare
     characters that are in pieces; what the tokenizer itself calls a word (`word_ids`) is exact.
     """
     mark = _word_mark(vocabulary)
@@ -55,6 +57,9 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     for token, index in vocabulary.items():
         always_V[index] = ideograph_V[index] or token.startswith((mark, "Ċ"))
         class_V[index] = _character_class(_from_bytes(token) if mark == "Ġ" else token.lstrip(mark))
+    for token in _CONTRACTIONS if mark == "Ġ" else ():
+        if token in vocabulary:
+            always_V[vocabulary[token]], class_V[vocabulary[token]] = True, _CONTRACTION
     if mark in vocabulary:
         class_V[vocabulary[mark]] = _MARK
     return WordTable(always_V, class_V)

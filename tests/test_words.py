@@ -58,6 +58,16 @@ def test_the_table_finds_the_words_of_plain_sentences(tokenizer):
         assert np.array_equal(table.starts(np.array(encoding.ids)), starts_from_word_ids(encoding.word_ids)), text
 
 
+@pytest.mark.parametrize("text", ["I don't know, it's. \"She'll!\" we've...", "he'd 'em. they're, I'm; 's's"])
+def test_contractions_of_a_byte_level_vocabulary_are_words_of_their_own(tmp_path, text):
+    (tmp_path / "corpus.txt").write_text(f"{text}\n\n" * 5 + "it's don't she'll we've he'd they're I'm\n" * 5)
+    corpus = CorpusConfig(corpus=[str(tmp_path / "corpus.txt")])
+    tokenizer = train_tokenizer(corpus, TokenizerConfig(kind="bpe", vocab_size=500), tmp_path / "tokenizer")
+    encoding = tokenizer.backend.encode(text, add_special_tokens=False)
+    starts = word_table(tokenizer.backend.get_vocab(), tokenizer.vocab_size).starts(np.array(encoding.ids))
+    assert np.array_equal(starts, starts_from_word_ids(encoding.word_ids)), encoding.tokens
+
+
 def test_a_byte_level_vocabulary_with_number_signs_is_no_wordpiece():
     tokens = ["Ġthe", "Ġhouse", "hou", "se", "##", "###", "####", ",", "Ġ", "Ġa"]
     table = word_table({token: i for i, token in enumerate(tokens)}, len(tokens))
