@@ -1,5 +1,6 @@
 """The launcher's environment enters; an Accelerator, and a model and optimizers ready for many processes, leave."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import nn
 
 from bertkit.fields import nearest
 from bertkit.training.run_folder import num_launched
+from bertkit.training.stopping import ended_by_signals
 
 Value = TypeVar("Value")
 
@@ -26,16 +28,18 @@ _SUPPORTED = {
 def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Accelerator:
     """Meet the other processes. The recipe decides precision; the launcher decides devices and sharding."""
     _check_trackers(trackers)
-    accelerator = Accelerator(
-        # Said aloud: otherwise ranks that torchrun started on a machine without GPU would not find each other.
-        cpu=not torch.accelerator.is_available(),
-        mixed_precision="bf16" if precision == "bf16" else "no",
-        log_with=trackers or None,
-        project_dir=folder,
-        step_scheduler_with_optimizer=False,
-        kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
-    )
     started = num_launched()
+    # Another rank may come late or never; what this one has prepared lies on the disk already.
+    with ended_by_signals() if started > 1 else contextlib.nullcontext():
+        accelerator = Accelerator(
+            # Said aloud: otherwise ranks that torchrun started on a machine without GPU would not find each other.
+            cpu=not torch.accelerator.is_available(),
+            mixed_precision="bf16" if precision == "bf16" else "no",
+            log_with=trackers or None,
+            project_dir=folder,
+            step_scheduler_with_optimizer=False,
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+        )
     if accelerator.num_processes != started:
         raise ValueError(f"{started} processes were started, but accelerate sees {accelerator.num_processes} of them")
     kind = accelerator.distributed_type

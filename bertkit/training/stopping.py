@@ -1,11 +1,24 @@
 """A signal enters, a flag leaves: the loop looks at it at the border of each step."""
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Within this context SIGTERM and SIGINT end the process at once, also deep inside torch, where Python is deaf."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StopSignals:

@@ -6,6 +6,7 @@ looked at all the while: they must not grow from the first round to the last.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -88,14 +89,17 @@ def disturb(home: Home, folder: Path, number: int, rng: random.Random, looks: li
     if process.poll() is None:
         found = training_processes(process.pid)
         if how == "kill all":
-            os.killpg(process.pid, signal.SIGKILL)
+            # Each rank leads a group of its own: it and its loader workers.
+            for leader in (process.pid, *found):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(leader, signal.SIGKILL)
         elif how == "kill one" and found:
             os.kill(rng.choice(found), signal.SIGKILL)
         else:
             os.killpg(process.pid, signal.SIGINT if how == "SIGINT" else signal.SIGTERM)
     elif how != "finish":
         how = "finish"
-    code = process.wait(timeout=300)
+    code = process.wait(timeout=1800)
     if how == "finish":
         assert code == 0, (folder.parent / "log").read_text()[-4000:]
     else:

@@ -1,7 +1,10 @@
 """A run that is asked to stop saves at the next step border and leaves nothing behind."""
 
+import os
 import signal
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 from runs import EVERY, final_state, newest, reached, wait_until
@@ -52,6 +55,34 @@ def test_a_second_signal_ends_the_process_at_once(home, tmp_path, tried, number)
     assert run.wait(SECONDS) == [128 + number]
     assert not run.orphans()
     tried()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.faults)])
+def test_a_rank_that_waits_for_another_ends_at_once(home, tmp_path, tried, number):
+    """Row 4: there is nothing to save yet, and torch does not listen while the ranks find each other."""
+    run = home.start(tmp_path / "run", ranks=2, before=partial(keep_waiting, tmp_path / "waits"))
+    wait_until((tmp_path / "waits").exists, run)
+    time.sleep(0.5)
+    run.signal(number, 1)
+    run.ranks[1].join(SECONDS)
+    assert run.ranks[1].exitcode == -number, run.said()
+    run.kill(0)
+    tried()
+
+
+def keep_waiting(waits: Path) -> None:
+    """The first rank does not come to the meeting; the second says when it goes there."""
+    from bertkit.training import pretrain
+
+    real = pretrain.start_accelerator
+
+    def start_accelerator(*arguments):
+        if os.environ["RANK"] == "0":
+            time.sleep(60)
+        waits.touch()
+        return real(*arguments)
+
+    pretrain.start_accelerator = start_accelerator
 
 
 def take_long() -> None:
