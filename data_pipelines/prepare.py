@@ -20,7 +20,7 @@ from data_pipelines.corpus import Document, corpus_bytes, document_hash, read_do
 from data_pipelines.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.origin import identify, refuse_other
 from data_pipelines.rows import RowBuilder
-from data_pipelines.shards import check_files, open_rows, token_type, write_json, write_shard
+from data_pipelines.shards import ShardWriter, check_files, open_rows, token_type, write_json
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.words import (
     Segmenter,
@@ -227,12 +227,13 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
     shards = state["shards"]
     builders = {split: RowBuilder(tokenizer.special, config) for split in SPLITS}
     written = sum(entry["num_tokens"] for split in SPLITS for entry in shards[split])
+    writers: dict[str, ShardWriter] = {}
 
     def flush() -> None:
-        for split, builder in builders.items():
-            if builder.num_tokens:
-                name = f"{split}-{len(shards[split]):05d}"
-                shards[split].append(write_shard(folder, name, builder.take(), tokenizer.vocab_size))
+        for split in SPLITS:
+            if split in writers:
+                shards[split].append(writers.pop(split).close())
+                builders[split].end_row()
         write_json(folder / PROGRESS, state)
 
     def tell(held: int) -> None:
@@ -259,9 +260,14 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
                 chosen["validation" if validation else "train"].append((document.text, encoding))
         for split, builder in builders.items():
             builder.add(*to_arrays(chosen[split]))
+            if builder.num_tokens:
+                if split not in writers:
+                    name = f"{split}-{len(shards[split]):05d}"
+                    writers[split] = ShardWriter(folder, name, tokenizer.vocab_size)
+                writers[split].add(builder.take())
         state["documents"] += len(batch)
         state["chars"] += sum(len(document.text) for document in batch)
-        held = sum(builder.num_tokens for builder in builders.values())
+        held = sum(writer.num_tokens for writer in writers.values())
         tell(held)
         if held >= config.shard_tokens:
             flush()

@@ -39,8 +39,13 @@ class RowBuilder:
                 self.num_tokens += length + _FRAME
                 left, free = left - length, 0
 
+    def end_row(self) -> None:
+        """Let the next document begin a row."""
+        self._free = 0
+
     def take(self) -> RowBatch:
-        """The rows collected so far; the builder is empty afterwards."""
+        """What was collected since the last time. Sequences ahead of the first row start belong to the row that was
+        begun then."""
         lengths = np.array(self._lengths, np.int64)
         sequence_starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths + _FRAME, out=sequence_starts[1:])
@@ -64,5 +69,4 @@ class RowBuilder:
         self._words: list[np.ndarray] = []
         self._lengths: list[int] = []
         self._opens: list[bool] = []
-        self._free = 0
         self.num_tokens = 0

@@ -26,25 +26,54 @@ from data_pipelines.manifest import SPLITS, read_manifest
 FILES = ("tokens", "words", "sequences", "rows", "counts")
 
 
-def write_shard(folder: Path, name: str, rows: RowBatch, vocab_size: int) -> dict[str, Any]:
-    """Write one shard durably and return its entry for the manifest."""
-    arrays = {
-        "tokens": rows.ids_T.astype(token_type(vocab_size), copy=False),
-        "words": np.packbits(rows.starts_word_T),
-        "sequences": rows.sequence_starts.astype("<u4"),
-        "rows": np.searchsorted(rows.sequence_starts, rows.row_starts).astype("<u4"),
-        "counts": _count(rows.ids_T, vocab_size),
-    }
+class ShardWriter:
+    """Rows enter a few at a time and go to disk at once; `close` makes them last."""
 
-    def write(kind: str) -> dict[str, Any]:
-        data = memoryview(arrays[kind]).cast("B")
-        _write_durably(folder / f"{name}.{kind}", data)
-        return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    def __init__(self, folder: Path, name: str, vocab_size: int):
+        self.folder, self.name = folder, name
+        self.num_tokens = self._num_sequences = self._num_rows = 0
+        self._type, self._counts = token_type(vocab_size), np.zeros(vocab_size, "<i8")
+        self._loose_bits = np.empty(0, bool)
+        """Of the last tokens, as long as they fill no byte."""
+        self._sizes = dict.fromkeys(FILES, 0)
+        self._hashes = {kind: hashlib.sha256() for kind in FILES}
 
-    # Together they wait for the disk about once, one after the other five times.
-    with ThreadPoolExecutor(len(arrays)) as threads:
-        written = dict(zip(arrays, threads.map(write, arrays), strict=True))
-    return {"name": name, "num_rows": len(rows.row_starts) - 1, "num_tokens": len(rows.ids_T)} | written
+    def add(self, rows: RowBatch) -> None:
+        """Write rows behind those before; sequences ahead of the first row start belong to the last row there."""
+        words = np.concatenate([self._loose_bits, rows.starts_word_T])
+        whole = len(words) // 8 * 8
+        self._loose_bits = words[whole:]
+        self._append("tokens", rows.ids_T.astype(self._type, copy=False))
+        self._append("words", np.packbits(words[:whole]))
+        self._append("sequences", (rows.sequence_starts[:-1] + self.num_tokens).astype("<u4"))
+        opening = np.searchsorted(rows.sequence_starts, rows.row_starts[:-1])
+        self._append("rows", (opening + self._num_sequences).astype("<u4"))
+        self._counts += np.bincount(rows.ids_T, minlength=len(self._counts))
+        self.num_tokens += len(rows.ids_T)
+        self._num_sequences += len(rows.sequence_starts) - 1
+        self._num_rows += len(opening)
+
+    def close(self) -> dict[str, Any]:
+        """Write the ends, wait for the disk, and return the shard's entry for the manifest."""
+        self._append("words", np.packbits(self._loose_bits))
+        self._append("sequences", np.array([self.num_tokens], "<u4"))
+        self._append("rows", np.array([self._num_sequences], "<u4"))
+        self._append("counts", self._counts)
+        # Together they wait for the disk about once, one after the other five times.
+        with ThreadPoolExecutor(len(FILES)) as threads:
+            list(threads.map(_make_durable, map(self._path, FILES)))
+        entries = {kind: {"size": self._sizes[kind], "sha256": self._hashes[kind].hexdigest()} for kind in FILES}
+        return {"name": self.name, "num_rows": self._num_rows, "num_tokens": self.num_tokens} | entries
+
+    def _append(self, kind: str, values: np.ndarray) -> None:
+        data = values.tobytes()
+        # What an earlier attempt left at this place is overwritten.
+        _write(self._path(kind), data, os.O_APPEND if self._sizes[kind] else os.O_TRUNC)
+        self._sizes[kind] += len(data)
+        self._hashes[kind].update(data)
+
+    def _path(self, kind: str) -> Path:
+        return self.folder / f"{self.name}.{kind}"
 
 
 def token_type(vocab_size: int) -> str:
@@ -55,29 +84,32 @@ def token_type(vocab_size: int) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Replace a JSON file whole or not at all."""
     beside = path.with_name(path.name + ".new")
-    _write_durably(beside, json.dumps(content, indent=1).encode())
+    _write(beside, json.dumps(content, indent=1).encode(), os.O_TRUNC)
+    _make_durable(beside)
     os.replace(beside, path)
 
 
-def _write_durably(path: Path, data: bytes | memoryview) -> None:
+def _write(path: Path, data: bytes, mode: int) -> None:
     try:
         # A link that lies in the folder is not followed: what it leads to is not ours.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(path, flags, 0o644), "wb") as file:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | mode, 0o644), "wb") as file:
             file.write(data)
-            file.flush()
+    except OSError as error:
+        raise _disk_error(path, error, len(data)) from error
+
+
+def _make_durable(path: Path) -> None:
+    """Return once the file would outlive a power cut."""
+    try:
+        with open(path, "rb") as file:
             os.fsync(file.fileno())
     except OSError as error:
-        free = shutil.disk_usage(path.parent).free
-        raise OSError(f"{path}: {error.strerror}; {len(data):,} bytes are needed, {free:,} are free") from error
+        raise _disk_error(path, error, path.stat().st_size) from error
 
 
-def _count(ids_T: np.ndarray, vocab_size: int) -> np.ndarray:
-    """(V,) how often each id occurs; in blocks, because numpy counts on a copy of four times the size."""
-    counts = np.zeros(vocab_size, "<i8")
-    for start in range(0, len(ids_T), 1 << 20):
-        counts += np.bincount(ids_T[start : start + (1 << 20)], minlength=vocab_size)
-    return counts
+def _disk_error(path: Path, error: OSError, needed: int) -> OSError:
+    free = shutil.disk_usage(path.parent).free
+    return OSError(f"{path}: {error.strerror}; {needed:,} bytes are needed, {free:,} are free")
 
 
 def check_files(folder: Path, entries: list[dict[str, Any]]) -> None:

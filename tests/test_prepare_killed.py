@@ -29,22 +29,22 @@ def test_killed_at_every_write_it_goes_on_to_the_same_files(tokenizer, tmp_path,
     prepare(corpus, tokenizer, SMALL, tmp_path / "whole")
     expected = files(tmp_path / "whole")
     assert sum(name.endswith(".tokens") for name in expected) > 3
-    write, replace = shards._write_durably, os.replace
+    write, replace = shards._write, os.replace
     calls = 0
 
     def dying(real, half):
-        def call(path, data):
+        def call(path, data, *mode):
             nonlocal calls
             calls -= 1
             if calls == 0:
-                half(path, data)
+                half(path, data, *mode)
                 raise Killed
-            real(path, data)
+            real(path, data, *mode)
 
         return call
 
     monkeypatch.setattr(
-        shards, "_write_durably", dying(write, lambda path, data: path.write_bytes(data[: len(data) // 2]))
+        shards, "_write", dying(write, lambda path, data, mode: write(path, data[: len(data) // 2], mode))
     )
     monkeypatch.setattr(shards.os, "replace", dying(replace, lambda path, target: None))
     kills, die_at = 0, 1

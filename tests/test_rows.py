@@ -25,6 +25,22 @@ def build(documents, **options):
     return rows
 
 
+@given(st.lists(st.lists(st.integers(10, 9999), max_size=80), max_size=20), st.integers(8, 40), st.integers(1, 19))
+@settings(deadline=None, max_examples=100)
+def test_taking_rows_in_between_changes_none_of_them(documents, seq_len, border):
+    whole = build(documents, seq_len=seq_len)
+    builder = RowBuilder(SPECIAL, PrepareConfig(seq_len=seq_len))
+    taken = []
+    for batch in (documents[:border], documents[border:]):
+        ids = np.array([token for document in batch for token in document], np.uint16)
+        builder.add([len(document) for document in batch], ids, ids % 2 == 0)
+        taken.append(builder.take())
+    first = len(taken[0].ids_T)
+    assert np.array_equal(np.concatenate([part.ids_T for part in taken]), whole.ids_T)
+    assert [*taken[0].row_starts[:-1], *(taken[1].row_starts + first)] == whole.row_starts.tolist()
+    assert [*taken[0].sequence_starts[:-1], *(taken[1].sequence_starts + first)] == whole.sequence_starts.tolist()
+
+
 def pieces(rows):
     return [rows.ids_T[a:b].tolist() for a, b in zip(rows.sequence_starts, rows.sequence_starts[1:], strict=False)]
 

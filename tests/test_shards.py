@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.manifest import MANIFEST, fingerprint_of, read_manifest
 from data_pipelines.prepare import prepare
-from data_pipelines.shards import FILES, open_rows, token_type, write_shard
+from data_pipelines.shards import FILES, ShardWriter, open_rows, token_type
 from data_pipelines.tokenizer import train_tokenizer
 
 
@@ -77,7 +77,9 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path, made, vocab_size, expected)
     last = vocab_size - 1
     rows = open_rows(made).gather(np.arange(3))
     rows.ids_T[1] = last
-    entry = write_shard(tmp_path, "train-00000", rows, vocab_size)
+    writer = ShardWriter(tmp_path, "train-00000", vocab_size)
+    writer.add(rows)
+    entry = writer.close()
     assert entry["tokens"]["size"] == len(rows.ids_T) * int(expected[-1])
     assert np.array_equal(np.fromfile(tmp_path / "train-00000.tokens", expected), rows.ids_T)
     assert np.fromfile(tmp_path / "train-00000.counts", "<i8")[last] == 1
