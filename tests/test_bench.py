@@ -63,7 +63,18 @@ def test_a_person_sees_the_columns_that_somebody_filled(capsys):
     print_table([Row(workload="w", ours=2000.0, unit="x/s", spread=0.04)], "title", ["a note"])
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("title", "2.00 k", "±4%", "a note"))
-    assert not any(word in shown for word in ("theirs", "ratio", "of peak", "memory", "input"))
+    assert not any(word in shown for word in ("theirs", "ratio", "of peak", "memory", "input", "unit"))
+    assert "title, x/s" in shown
+
+
+def test_a_name_stays_on_one_line_and_units_that_differ_have_a_column(capsys):
+    long = "step modernbert 12×768 vocab 30522 8×128 ragged"
+    wide = {"theirs": 1e4, "ratio": 10.0, "share_of_peak": 0.5, "peak_memory_mb": 2000.0, "spread": 0.1}
+    print_table([Row(workload=long, ours=1e5, unit=unit, **wide) for unit in ("tokens/s", "MB/s")], "title")
+    shown = capsys.readouterr().out
+    assert shown.count(long) == 2
+    assert "tokens/s" in shown
+    assert "MB/s" in shown
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+_FILE_WIDTH = 120
 JSON_KEYS = ("workload", "ours", "theirs", "ratio", "unit", "share_of_peak", "peak_memory_mb")
 
 
@@ -74,28 +75,33 @@ def compare(workload: str, amount: float, unit: str, timings: dict[str, Timing],
 
 def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> None:
     """Show the rows to a person; columns nobody filled are left out."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     rows = list(rows)
+    units = {row.unit for row in rows}
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("workload", lambda row: row.workload),
         ("ours", lambda row: _amount(row.ours)),
         ("spread", lambda row: "" if row.spread is None else f"±{row.spread:.0%}"),
         ("theirs", lambda row: "" if row.theirs is None else _amount(row.theirs)),
         ("ratio", lambda row: "" if row.ratio is None else f"{row.ratio:.2f}×"),
-        ("unit", lambda row: row.unit),
+        ("unit", lambda row: row.unit if len(units) > 1 else ""),
         ("of peak", lambda row: "" if row.share_of_peak is None else f"{row.share_of_peak:.0%}"),
         ("input", lambda row: "" if row.input_stall is None else f"{row.input_stall:.0%}"),
         ("memory", lambda row: "" if row.peak_memory_mb is None else f"{row.peak_memory_mb:,.0f} MB"),
     ]
-    table = Table(title=title, title_justify="left")
+    title = f"{title}, {rows[0].unit}" if len(units) == 1 else title
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown = [(name, cell) for name, cell in columns if any(cell(row) for row in rows)]
     for name, _ in shown:
         table.add_column(name, justify="left" if name in ("workload", "unit") else "right")
     for row in rows:
         table.add_row(*(cell(row) for _, cell in shown))
     console = Console()
+    if not console.is_terminal:  # a file has no width; 80 columns would break every name
+        console.width = max(console.width, _FILE_WIDTH)
     if rows:
         console.print(table)
     for note in notes:
