@@ -85,8 +85,13 @@ def test_half_precision_on_cuda_goes_to_the_kernel_for_sequences_of_any_length(m
     args, _ = calls.pop()
     assert all(map(torch.equal, args[:3], (query[at], key, value)))
     assert [borders.tolist() for borders in args[3:5]] == [[0, 1, 3], [0, 3, 8]]
-    # The kernel's window is anchored at neighbouring queries, and it drops nothing.
-    attention_at(at, query[at], qkv[:, 1:], cu_seqlens, longest, window=2)
+    # The kernel's window takes queries for neighbours, so they stand in their places.
+    assert torch.equal(attention_at(at, query[at], qkv[:, 1:], cu_seqlens, longest, window=2), query[at])
+    args, options = calls.pop()
+    assert torch.equal(args[0], torch.zeros_like(query).index_copy(0, at, query[at]))
+    assert all(map(torch.equal, args[1:5], (key, value, cu_seqlens, cu_seqlens)))
+    assert options == {"window_size": (2, 2)}
+    # It drops nothing.
     attention(qkv, cu_seqlens, longest, dropout=0.1)
     assert calls == []
 

@@ -2,13 +2,24 @@
 
 import os
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder, pack
+from bertkit.model import (
+    BertConfig,
+    MaskedLM,
+    ModernBertConfig,
+    SequenceClassifier,
+    TokenTagger,
+    attention,
+    build_encoder,
+    pack,
+)
+from bertkit.model.build import outline_encoder
 from bertkit.model.loss import summed_cross_entropy
 
 torch.set_num_threads(1)
@@ -170,6 +181,40 @@ def test_a_packed_step_becomes_machine_code_with_the_same_gradients():
         found.backward()
     for a, b in zip(compiled.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad)
+
+
+def masked_lm(encoder):
+    return MaskedLM(encoder)
+
+
+def tagger(encoder):
+    return TokenTagger(encoder, ["O", "B"])
+
+
+def classifier(encoder):
+    return SequenceClassifier(encoder, ["good", "bad"])
+
+
+@pytest.mark.parametrize("head", [masked_lm, tagger, classifier])
+@pytest.mark.parametrize(
+    "config",
+    [CLASSIC, MODERN, WINDOWED_LAST, replace(MODERN, classifier_pooling="mean")],
+    ids=["bert", "modernbert", "windowed", "mean"],
+)
+def test_a_gpu_is_never_asked_for_a_value_in_the_middle_of_a_step(config, head, monkeypatch):
+    """Tensors on the meta device have no values, so whatever wants to look at one raises. Neither has the loop over
+    sequences, which would look at their borders, a place on a GPU in half precision."""
+    monkeypatch.setattr(attention, "_has_varlen_kernel", lambda values, dropout: dropout == 0)
+    monkeypatch.setattr(attention, "_packed", lambda *arguments: pytest.fail("looks at the borders of sequences"))
+    model = head(outline_encoder(config)).bfloat16().train()
+    batch = SimpleNamespace(
+        **{
+            name: value.to("meta") if isinstance(value, torch.Tensor) else value
+            for name, value in vars(batch_with_targets()).items()
+        }
+    )
+    (model(batch) if head is masked_lm else model.target_logits(batch)).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.head.parameters())
 
 
 @encoders

@@ -3,7 +3,7 @@
 This file alone decides which kernel runs. On CUDA in half precision a variable-length kernel takes the whole pack.
 Elsewhere a kernel is called on views of the pack, piece by piece: no padding is computed, and nothing is copied to
 make it rectangular. There, the softmax is written out, in memory that grows with the square of a length, where no
-fused kernel fits: with dropout on the attention weights, and on CUDA in fp32 or for some tokens of a window.
+fused kernel fits: with dropout on the attention weights, and on CUDA in fp32.
 """
 
 # T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for
@@ -45,8 +45,13 @@ def attention_at(
     """The same for some tokens only, (M, H, E): those at the ascending places `index_M` of the pack."""
     if window is not None and window >= max_seqlen - 1:
         window = None
-    if _has_varlen_kernel(query_MHE, dropout) and window is None:
+    if _has_varlen_kernel(query_MHE, dropout):
         key, value = key_value_T2HE.unbind(1)
+        if window is not None:
+            # The kernel's window takes queries for neighbours, so each stands in its place, among others left empty.
+            query_THE = torch.zeros_like(key).index_copy(0, index_M, query_MHE)
+            context_THE = _varlen(query_THE, key, value, cu_seqlens, cu_seqlens, max_seqlen, window)
+            return context_THE.index_select(0, index_M)
         cu_queries = torch.searchsorted(index_M, cu_seqlens.long()).int()
         return _varlen(query_MHE, key, value, cu_queries, cu_seqlens, max_seqlen, window)
     return _packed(query_MHE, key_value_T2HE, cu_seqlens, index_M, window, dropout)

@@ -121,7 +121,9 @@ class SequenceClassifier(nn.Module):
             return self.head(self.encoder.encode(batch, batch.cu_seqlens[:-1].long()))
         hidden_TD = self.encoder.encode(batch)
         lengths_S = batch.cu_seqlens.diff().long()
-        sequence_T = torch.repeat_interleave(torch.arange(len(lengths_S), device=hidden_TD.device), lengths_S)
+        # The size is known here; a GPU would be waited for to tell it.
+        sequence_T = torch.arange(len(lengths_S), device=hidden_TD.device)
+        sequence_T = sequence_T.repeat_interleave(lengths_S, output_size=len(hidden_TD))
         sum_SD = hidden_TD.new_zeros(len(lengths_S), hidden_TD.shape[1]).index_add(0, sequence_T, hidden_TD)
         return self.head(sum_SD / lengths_S[:, None])
 
