@@ -148,3 +148,10 @@ def test_gradient_checkpointing_changes_no_gradient():
 def test_a_config_that_cannot_be_is_refused_by_key(values, message):
     with pytest.raises(ValueError, match=message):
         build(BertConfig, values)
+
+
+@pytest.mark.parametrize("values", [{"hidden_act": "gellu"}, {"position_embedding_type": "sinusoid"}])
+def test_a_kind_that_is_none_is_refused_in_python_too(values):
+    """Positions of an unknown kind would be frozen at random."""
+    with pytest.raises(ValueError, match=f"{next(iter(values))} must be one of "):
+        BertConfig(**values)

@@ -159,6 +159,21 @@ def test_a_config_that_cannot_be_is_refused_by_key(values, message):
         build(ModernBertConfig, values)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"layer_types": ("full_attention", "local"), "num_hidden_layers": 2},
+        {"hidden_activation": "gellu"},
+        {"classifier_activation": "gellu"},
+        {"classifier_pooling": "max"},
+    ],
+)
+def test_a_kind_that_is_none_is_refused_in_python_too(values):
+    """A block of an unknown kind would see everything."""
+    with pytest.raises(ValueError, match=rf"{next(iter(values))}(\[1\])? must be one of "):
+        ModernBertConfig(**values)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_turning_is_a_rotation_and_its_gradient_turns_back(dtype):
     rotation = Rotation.of(torch.tensor([0, 1, 7]), head_size=4, theta=100.0)

@@ -1,10 +1,12 @@
 """The shape of an encoder, checked: Hugging Face's field names, free of heavy imports."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"]
 LayerType = Literal["full_attention", "sliding_attention"]
+Positions = Literal["absolute", "sinusoidal"]
+Pooling = Literal["cls", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class BertConfig:
     max_position_embeddings: int = 512
     """Longest sequence."""
 
-    position_embedding_type: Literal["absolute", "sinusoidal"] = "absolute"
+    position_embedding_type: Positions = "absolute"
     """absolute: a learned vector for each position; sinusoidal: a fixed table (it is saved as weights, so a
     saved folder opens as an encoder with learned positions)."""
 
@@ -64,6 +66,8 @@ class BertConfig:
         _check_sizes(self, "type_vocab_size", "max_position_embeddings")
         _check_shares(self, "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         _check_positive(self, "layer_norm_eps", "initializer_range")
+        _check_choice("hidden_act", self.hidden_act, Activation)
+        _check_choice("position_embedding_type", self.position_embedding_type, Positions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +143,7 @@ class ModernBertConfig:
     classifier_dropout: float = 0.0
     """Dropout before a classifier, while training."""
 
-    classifier_pooling: Literal["cls", "mean"] = "cls"
+    classifier_pooling: Pooling = "cls"
     """How a sequence becomes one vector where a classifier judges whole sequences."""
 
     initializer_range: float = 0.02
@@ -159,6 +163,11 @@ class ModernBertConfig:
         _check_shares(self, "embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
         _check_positive(self, "norm_eps", "initializer_range", "initializer_cutoff_factor")
         _check_positive(self, "global_rope_theta", "local_rope_theta")
+        _check_choice("hidden_activation", self.hidden_activation, Activation)
+        _check_choice("classifier_activation", self.classifier_activation, Activation)
+        _check_choice("classifier_pooling", self.classifier_pooling, Pooling)
+        for index, kind in enumerate(self.layer_types):
+            _check_choice(f"layer_types[{index}]", kind, LayerType)
         if self.hidden_size // self.num_attention_heads % 2:
             raise ValueError(
                 f"hidden_size / num_attention_heads must be even for rotary positions, "
@@ -207,3 +216,9 @@ def _check_positive(config: EncoderConfig, *names: str) -> None:
     for name in names:
         if not getattr(config, name) > 0:
             raise ValueError(f"{name} must be greater than 0, got {getattr(config, name)}")
+
+
+def _check_choice(name: str, value: object, choices: object) -> None:
+    """What Python code builds without `fields.build` must not slip through: an unknown kind would pass for another."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
