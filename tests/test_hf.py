@@ -163,6 +163,17 @@ def test_the_first_checkpoints_names_and_leftovers_are_understood(folder):
         bertkit.load(folder)
 
 
+def test_settings_that_older_versions_wrote_into_every_config_change_nothing(folder):
+    expected = bertkit.load(folder).state_dict()
+    edit_config(
+        folder, _num_labels=2, do_sample=False, eos_token_ids=0, finetuning_task=None, use_bfloat16=False, top_p=1.0,
+        max_length=20, length_penalty=1.0, num_beams=1, num_return_sequences=1, output_past=True,
+        repetition_penalty=1.0, task_specific_params=None, temperature=1.0, tokenizer_class="BertTokenizer", top_k=50,
+    )  # fmt: skip
+    found = bertkit.load(folder)
+    assert all(torch.equal(found.state_dict()[name], tensor) for name, tensor in expected.items())
+
+
 def test_half_precision_files_load_as_float32(folder):
     tensors = load_file(folder / "model.safetensors")
     save_file({name: tensor.bfloat16() for name, tensor in tensors.items()}, folder / "model.safetensors")

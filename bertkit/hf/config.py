@@ -17,8 +17,13 @@ _WITHOUT_EFFECT = {
     "language", "mask_token_id", "model_type", "name_or_path", "num_labels", "output_attentions",
     "output_hidden_states", "output_past", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
     "pooler_size_per_head", "pooler_type", "problem_type", "reference_compile", "repad_logits_with_grad",
-    "return_dict", "sep_token_id", "sparse_pred_ignore_index", "sparse_prediction", "torch_dtype", "torchscript",
-    "transformers_version", "unk_token_id", "use_cache", "use_return_dict",
+    "return_dict", "sep_token_id", "sparse_pred_ignore_index", "sparse_prediction", "task_specific_params",
+    "tokenizer_class", "torch_dtype", "torchscript", "transformers_version", "unk_token_id", "use_bfloat16",
+    "use_cache", "use_return_dict",
+    # Older versions wrote the settings of text generation into every model's config.
+    "bad_words_ids", "decoder_start_token_id", "do_sample", "early_stopping", "eos_token_ids", "length_penalty",
+    "max_length", "min_length", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "prefix",
+    "repetition_penalty", "temperature", "top_k", "top_p",
 }  # fmt: skip
 # Keys that would change what an encoder computes, and the one value at which they do not.
 _FIXED: dict[str, tuple[Any, ...]] = {
