@@ -51,6 +51,14 @@ def test_the_shipped_recipes_are_those_promised():
     assert not {"ddp", "fsdp", "two-nodes"} & set(RECIPES)
 
 
+@pytest.mark.parametrize("name", sorted(set(RECIPES) - {"continued"}))
+def test_a_recipe_in_half_precision_is_one_for_the_kernel_of_gpus(name):
+    """Which has no dropout on attention weights; without it, sequences would be computed one by one."""
+    recipe = read_recipe(name, ["data.corpus=corpus.txt"])
+    dropouts = {vars(recipe.model).get(key, 0.0) for key in ("attention_probs_dropout_prob", "attention_dropout")}
+    assert recipe.train.precision == "fp32" or dropouts == {0.0}
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_says_what_it_is_for_what_it_needs_and_how_long_it_takes(name):
     first = shipped_recipes()[name].read_text().splitlines()[:3]
