@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bertkit.bench import collator, prepare
+from bertkit.bench import collator, prepare, tag
 from bertkit.bench.measure import JSON_KEYS, interleaved
 from bertkit.cli import main
 
@@ -18,6 +18,9 @@ def tiny(monkeypatch):
     monkeypatch.setattr(collator, "interleaved", once)
     monkeypatch.setattr(prepare, "interleaved", once)
     monkeypatch.setattr(prepare, "generated_documents", lambda num_chars: generate(20_000, num_words=500))
+    sentences = tag._sentences
+    monkeypatch.setattr(tag, "interleaved", once)
+    monkeypatch.setattr(tag, "_sentences", lambda count: sentences(8))
 
 
 def measured(tmp_path, *argv) -> list[dict]:
@@ -45,3 +48,29 @@ def test_bench_prepare_stands_beside_bare_encoding(tmp_path):
     rows = measured(tmp_path, "prepare")
     assert [row["workload"].split(",")[0] for row in rows] == ["prepare wordpiece", "prepare bpe"]
     assert all(row["unit"] == "MB/s" and row["ratio"] > 0 for row in rows)
+
+
+def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    rows = measured(tmp_path, "tag", "--against", "transformers")
+    assert [row["workload"] for row in rows] == ["tag bert 4×256", "tag modernbert 4×256"]
+    for row in rows:
+        assert row["unit"] == "words/s"
+        assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
+    pipeline = tag._their_pipeline
+
+    def mistaken(folder):
+        def tagged(sentences, batch_size):
+            found = pipeline(folder)(sentences, batch_size=batch_size)
+            found[0][0]["entity"] = "B-NONE"
+            return found
+
+        return tagged
+
+    monkeypatch.setattr(tag, "_their_pipeline", mistaken)
+    with pytest.raises(AssertionError):
+        tag.bench_tag("transformers", quick=True)
+
+
+def test_bench_tag_alone_has_no_opponent(tmp_path):
+    assert [row["ratio"] for row in measured(tmp_path, "tag")] == [None, None]

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tiny import TINY, TINY_MODERN, both, edit_config
 
 import bertkit
 from bertkit.hf import checked_outline
+from bertkit.hf.files import Weights
 from bertkit.model import MaskedLM, TokenTagger, build_encoder
 
 torch.set_num_threads(1)
@@ -78,27 +78,23 @@ class Planted:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.safetensors"])
-def test_a_pickle_is_refused_in_no_time_and_its_code_never_runs(name, folder, tmp_path):
+def test_a_pickle_is_refused_and_its_code_never_runs(name, folder, tmp_path):
     trace = tmp_path / "trace"
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(pickle.dumps(Planted(trace)))
-    start = time.monotonic()
     for place in (folder, folder / name):
         with pytest.raises(ValueError) as refused:
             bertkit.load(place)
         if name != "model.safetensors":
             assert "save_pretrained" in str(refused.value)
-    assert time.monotonic() - start < 1
     assert not trace.exists()
 
 
 @pytest.mark.parametrize("header", [2**63, 2**40, 200_000_000, 10**6])
-def test_an_oversized_header_is_refused_in_no_time(header, folder):
+def test_an_oversized_header_is_refused(header, folder):
     (folder / "model.safetensors").write_bytes(header.to_bytes(8, "little") + b"{}" + bytes(1000))
-    start = time.monotonic()
     with pytest.raises(ValueError, match="is no safetensors file"):
         bertkit.load(folder)
-    assert time.monotonic() - start < 1
 
 
 @pytest.mark.parametrize(
@@ -117,12 +113,11 @@ def test_an_oversized_header_is_refused_in_no_time(header, folder):
         ({"tie_word_embeddings": False}, "'cls.predictions.decoder.weight' is missing"),
     ],
 )
-def test_a_config_that_does_not_fit_is_refused_before_anything_is_allocated(values, message, folder):
+def test_a_config_that_does_not_fit_is_refused_before_anything_is_allocated(values, message, folder, monkeypatch):
+    monkeypatch.setattr(Weights, "__getitem__", lambda weights, name: pytest.fail(f"{name} was read"))
     edit_config(folder, **values)
-    start = time.monotonic()
     with pytest.raises(ValueError, match=message):
         bertkit.load(folder)
-    assert time.monotonic() - start < 1
 
 
 def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
@@ -152,13 +147,11 @@ def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
         ({"architectures": [[]]}, r"config.json: architectures must be a list of names"),
     ],
 )
-def test_labels_and_heads_that_make_no_sense_are_refused_by_key_at_once(values, message, tmp_path):
+def test_labels_and_heads_that_make_no_sense_are_refused_by_key(values, message, tmp_path):
     bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
     edit_config(tmp_path, **{"id2label": None, "label2id": None} | values)
-    start = time.monotonic()
     with pytest.raises(ValueError, match=message):
         bertkit.load(tmp_path)
-    assert time.monotonic() - start < 1
 
 
 @both

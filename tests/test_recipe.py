@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
@@ -136,13 +135,11 @@ def test_sections_hold_the_configs_of_the_rooms_they_feed():
     assert isinstance(recipe.model, BertSection)
 
 
-def test_a_recipe_error_answers_fast_and_imports_nothing_heavy():
+def test_a_recipe_error_imports_nothing_heavy():
     code = (
         "import sys; from bertkit.recipe import read_recipe\n"
         "try: read_recipe('bert-mini', ['train.stps=1'])\n"
         "except ValueError: print(*sys.modules)"
     )
-    start = time.perf_counter()
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert time.perf_counter() - start < 5
     assert not {"torch", "numpy", "tokenizers", "accelerate", "rich"} & set(shown)
