@@ -8,8 +8,9 @@ READY := $(VENV)/.ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 MINUTES ?= 60
+EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults soak clean
+.PHONY: help demo test lint bench test-faults fuzz soak clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -30,6 +31,9 @@ bench: $(READY) ## Measure this machine, beside transformers
 
 test-faults: $(READY) ## Run the fault tests with their full counts and print the table of faults
 	$(BIN)/python -m pytest -m 'faults or (row and not everyday)' -n auto
+
+fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
+	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/test_fuzz_data.py tests/test_fuzz_models.py tests/test_fuzz_recipes.py
 
 soak: $(READY)  ## Pretrain for MINUTES (60) with random kills and changes of the number of processes
 	PYTHONPATH=.:tests:tests/faults $(BIN)/python tests/faults/soak.py --minutes $(MINUTES)

@@ -4,11 +4,23 @@
 cases were tried, whether the promise held. Cases are counted with the fixture `tried`; a test that counts none is one.
 """
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples at every run, and no limits on time: what is green stays green, on a machine that does other
+# things as well. `make fuzz` looks for new ones.
+settings.register_profile(
+    "bertkit",
+    derandomize="FUZZ_EXAMPLES" not in os.environ,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("bertkit")
 
 INJECTED = {
     1: "kill -9 at random moments",
