@@ -1,25 +1,23 @@
 """Starts one Python program as several ranks on this machine, as `torchrun` would, without its agent."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from machine import free_port
 
 ROOT = Path.cwd()
 
 
 def start_ranks(arguments: list[str], num_ranks: int, **options) -> list[subprocess.Popen]:
     """Processes running `python ARGUMENTS`, which find each other over the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     environment = os.environ | {
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
         "OMP_NUM_THREADS": "1",
     }
     if num_ranks > 1:
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(num_ranks)}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(num_ranks)}
         environment |= {"GLOO_SOCKET_IFNAME": "lo", "LOCAL_WORLD_SIZE": str(num_ranks)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return [
@@ -35,6 +33,6 @@ def start_ranks(arguments: list[str], num_ranks: int, **options) -> list[subproc
 def run_ranks(code: str, num_ranks: int) -> list[str]:
     """What each rank of a program prints."""
     ranks = start_ranks(["-c", code], num_ranks)
-    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    outputs = [rank.communicate(timeout=240) for rank in ranks]
     assert all(rank.returncode == 0 for rank in ranks), outputs
     return [stdout for stdout, _ in outputs]

@@ -118,7 +118,7 @@ def test_a_seed_can_be_added_and_the_others_stay(home, tmp_path, undisturbed):
 def test_two_processes_end_in_the_same_bits(undisturbed, home, tmp_path):
     folder = tmp_path / "run"
     ranks = start_ranks(["-m", "bertkit", "finetune", *arguments(home, folder, "run.seeds=[0]")], 2)
-    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    outputs = [rank.communicate(timeout=240) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], outputs
     assert final_state(folder) == final_state(undisturbed)
     assert scores(folder)["seeds"][0]["dev"]["f1"] == scores(undisturbed)["seeds"][0]["dev"]["f1"]

@@ -107,7 +107,7 @@ def test_a_hub_name_without_a_network_ends_soon_with_the_local_alternative(tmp_p
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
     for name in ("nobody/no-such-model", "hf:nobody/no-such-model"):
         command = [sys.executable, "-m", "bertkit", "info", name]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=140)
         assert done.returncode == 2
         assert "hf download nobody/no-such-model --local-dir DIR" in done.stderr
         assert "Traceback" not in done.stderr
@@ -121,7 +121,7 @@ def test_a_hub_that_accepts_and_stays_silent_is_given_up(tmp_path):
             "HF_HUB_OFFLINE": "0",
         }
         command = [sys.executable, "-m", "bertkit", "info", "hf:nobody/no-such-model"]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
     assert done.returncode == 2
     assert "hf download nobody/no-such-model --local-dir DIR" in done.stderr
     assert "Traceback" not in done.stderr

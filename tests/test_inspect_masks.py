@@ -29,7 +29,7 @@ def home(tmp_path_factory):
 def piped(*argv) -> str:
     command = [sys.executable, "-m", "bertkit", "inspect-masks", *map(str, argv)]
     environment = os.environ | {"COLUMNS": "80"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -115,7 +115,7 @@ def test_an_empty_text_is_refused(home, text, capsys):
 @pytest.mark.parametrize("argv", [["--data", "nowhere"], ["--tokenizer", "nowhere", "text"]])
 def test_a_wrong_path_is_told_before_anything_heavy_is_imported(argv):
     code = f"import sys; from bertkit.cli import main; print(main({['inspect-masks', *argv]!r}), *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
     code, *modules = done.stdout.split()
     assert code == "2"
     assert "nowhere" in done.stderr

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import torch
 import yaml
 from grammar import write_corpus
+from machine import free_port
 from processes import ROOT
 
 from bertkit.recipe import read_recipe, shipped_recipes
@@ -59,11 +59,8 @@ def test_launch_files_are_what_accelerate_reads(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_processes_of_a_launch_file_train_as_one_does(name, home, changes, loss_of_one_process):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [sys.executable, "-m", "accelerate.commands.launch", f"--config_file={FOLDER / name}.yaml"]
-    command += ["--num_processes=2", f"--main_process_port={port}"]
+    command += ["--num_processes=2", f"--main_process_port={free_port()}"]
     machines = [["--main_process_ip=127.0.0.1", f"--machine_rank={rank}"] for rank in range(2)]
     training = ["-m", "bertkit", "pretrain", "bert-mini", *changes, f"run.dir={home / name}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}

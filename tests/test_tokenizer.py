@@ -50,7 +50,7 @@ def test_training_gives_the_same_ids_in_every_process(tmp_path, kind, lowercase)
     for seed in range(3):
         arguments = [kind, str(lowercase), tmp_path / "corpus.txt", tmp_path / f"{seed}"]
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
-        subprocess.run([sys.executable, "-c", TRAIN, *arguments], env=environment, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", TRAIN, *arguments], env=environment, check=True, timeout=240)
         found.add(hashlib.sha256((tmp_path / f"{seed}" / "tokenizer.json").read_bytes()).hexdigest())
     assert len(found) == 1
 
