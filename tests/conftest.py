@@ -60,6 +60,13 @@ def tried(request: pytest.FixtureRequest) -> Callable[..., None]:
     return count
 
 
+@pytest.fixture
+def within(request: pytest.FixtureRequest) -> Callable[[float], float]:
+    """Seconds that a process may take: as many as promised under `make test-faults`. Every day the machine may be
+    busy with anything, and only what never ends is told from what does."""
+    return lambda seconds: seconds if _asks_for_rows(request.config) else 6 * seconds
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -70,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not re.search(r"(?<!not )\brow\b", config.option.markexpr):
+    if not _asks_for_rows(config):
         return
     cases: dict[int, int] = defaultdict(int)
     broken: dict[int, list[str]] = defaultdict(list)
@@ -89,3 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for row, injected in INJECTED.items():
         held = "no: " + ", ".join(broken[row]) if broken[row] else "yes" if cases[row] else "not tried"
         terminalreporter.line(f"{row:>3}  {injected:<{width}}  {cases[row]:>5}  {held}")
+
+
+def _asks_for_rows(config: pytest.Config) -> bool:
+    return bool(re.search(r"(?<!not )\brow\b", config.option.markexpr))

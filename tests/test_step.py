@@ -112,7 +112,7 @@ def replicated_run() -> dict:
     for step in range(3):
         poison = float("inf") if step == 1 and rank == ranks - 1 else 1.0
         model.loss = lambda batch, poison=poison: MaskedLM.loss(model, batch) * poison
-        keys = {"seed": 3, "step": step, "clip_norm": 0.5, "stop": rank == ranks - 1}
+        keys = {"seed": 3, "step": step, "clip_norm": 0.5, "stop": lambda: rank == ranks - 1}
         results.append(train_step(wrapped, optimizers, mine, accelerator, **keys)._asdict())
     return {"results": results, "weights": {name: param.tolist() for name, param in model.named_parameters()}}
 

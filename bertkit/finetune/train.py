@@ -154,7 +154,7 @@ def train_seed(
                 seed=seed,
                 step=step,
                 clip_norm=recipe.train.clip_norm,
-                stop=bool(signals.number),
+                stop=lambda: bool(signals.number),
             )
             watch.step(step, result, recipe.optim.lr * share)
             progress.finish_step(result, watch, recipe.train.max_bad_steps)

@@ -160,7 +160,7 @@ def train(recipe: Recipe, inputs: Inputs, accelerator: Accelerator, signals: Sto
                 seed=recipe.run.seed,
                 step=step,
                 clip_norm=recipe.train.clip_norm,
-                stop=bool(signals.number),
+                stop=lambda: bool(signals.number),
             )
             watch.step(step, result, recipe.optim.lr * share)
             progress.finish_step(result, watch, recipe.train.max_bad_steps)

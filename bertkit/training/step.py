@@ -6,7 +6,7 @@ tokens of the step) / (number of them). So nothing here averages averages.
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -51,9 +51,10 @@ def train_step(
     seed: int,
     step: int,
     clip_norm: float = 0.0,
-    stop: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> StepResult:
-    """Accumulate this rank's micro-batches, agree with the other ranks, and step, or skip together."""
+    """Accumulate this rank's micro-batches, agree with the other ranks, and step, or skip together. Whether this rank
+    was asked to `stop` is looked at when they agree, so that the step in which the signal came can be the last."""
     sizes = [sum(len(batch.target_ids) for batch in batches), sum(len(batch.input_ids) for batch in batches)]
     num_targets, num_tokens = map(int, _agreed(accelerator, sizes))
     losses = accumulate_gradients(model, batches, accelerator, num_targets=num_targets, seed=seed, step=step)
@@ -62,7 +63,7 @@ def train_step(
 
     # The one place where the host waits for the device; the branch needs it.
     *losses_here, norm_here = torch.stack([*losses, norm]).tolist()
-    loss_sum, bad, asked = _agreed(accelerator, [sum(losses_here), not math.isfinite(norm_here), stop])
+    loss_sum, bad, asked = _agreed(accelerator, [sum(losses_here), not math.isfinite(norm_here), stop()])
     applied = math.isfinite(loss_sum) and not bad
     if applied:
         if clip_norm:

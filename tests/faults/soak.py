@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grammar import write_corpus
-from runs import EVERY, ROOT, Home, final_state, free_port, newest, reached
+from machine import free_port
+from runs import EVERY, ROOT, Home, final_state, newest, reached
 
 STEPS = 400
 """Long enough that a process that grows would be seen to grow."""
