@@ -3,13 +3,13 @@
 import hashlib
 import json
 import pickle
-import time
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from machine import cpu_seconds
 from runs import start
 from small_model import save_small_model
 
@@ -86,12 +86,12 @@ def test_a_model_that_is_a_pickle_is_refused_in_under_a_second(model, canary, tr
     """Row 17: the folder and the file itself, whatever the name says."""
     (model / "model.safetensors").unlink()
     form(model / name, canary)
-    begin = time.monotonic()
+    begin = cpu_seconds()
     for place in (model, model / name):
         with pytest.raises(ValueError):
             bertkit.load(place)
         tried()
-    assert time.monotonic() - begin < 1
+    assert cpu_seconds() - begin < 1
     assert not canary.exists()
 
 
@@ -143,10 +143,10 @@ def test_a_pickle_in_the_place_of_json_is_refused(model, canary, tried, capsys, 
 def test_an_oversized_header_is_refused_in_under_a_second(model, tried, size):
     """Row 17: before memory is taken for it."""
     (model / "model.safetensors").write_bytes(size.to_bytes(8, "little") + b"{}" + bytes(1000))
-    begin = time.monotonic()
+    begin = cpu_seconds()
     with pytest.raises(ValueError, match="is no safetensors file"):
         bertkit.load(model)
-    assert time.monotonic() - begin < 1
+    assert cpu_seconds() - begin < 1
     tried()
 
 

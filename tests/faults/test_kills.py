@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from counts import counts
 from dying import MOMENTS, die_in_save, record_changes
-from runs import EVERY, STEPS, final_state, newest, reached, wait_until
+from runs import EVERY, STEPS, dawdle, final_state, newest, reached, wait_until
 
 from bertkit.training.checkpoint import checkpoints, load_checkpoint
 from bertkit.training.company import SILENT_BEATS
@@ -142,16 +142,16 @@ def note_rows(log: Path, last_step: int | None) -> None:
 
 @counts(everyday=1, full=6)
 @pytest.mark.timeout(1800)
-def test_a_rank_whose_peer_is_killed_ends_soon_and_the_run_goes_on(home, expected, tmp_path, tried, count):
+def test_a_rank_whose_peer_is_killed_ends_soon_and_the_run_goes_on(home, expected, tmp_path, tried, within, count):
     """Row 5: either rank, while they train; without a launcher that would end the other."""
     rng = random.Random(count)
     for case in range(count):
         folder, victim = tmp_path / f"run-{case}", (case + 1) % 2
-        run = home.start(folder, ranks=2)
+        run = home.start(folder, ranks=2, before=dawdle)
         step = rng.randrange(3, STEPS - 10)
         wait_until(lambda folder=folder, step=step: reached(folder) >= step, run)
         run.kill(victim)
-        codes = run.wait(60)
+        codes = run.wait(within(60))
         assert codes[victim] == -signal.SIGKILL
         assert codes[1 - victim] not in (None, 0), run.said()
         home.finish(folder)
@@ -161,19 +161,29 @@ def test_a_rank_whose_peer_is_killed_ends_soon_and_the_run_goes_on(home, expecte
 
 @pytest.mark.parametrize("victim", [0, 1])
 @counts(everyday=5, full=SILENT_BEATS)
-def test_a_rank_that_waits_for_one_that_never_comes_ends_soon(home, tmp_path, tried, victim, count):
+def test_a_rank_that_waits_for_one_that_never_comes_ends_soon(home, tmp_path, tried, within, victim, count):
     """Row 5: killed before the ranks have met, when nothing yet connects them; every day with less patience."""
     folder = tmp_path / "run"
-    run = home.start(folder, ranks=2, before=partial(die_before_meeting, victim, count))
-    codes = run.wait(60)
+    run = home.start(folder, ranks=2, before=partial(die_before_meeting, victim, count, tmp_path / "gone"))
+    codes = run.wait(within(60))
     assert codes[victim] == -signal.SIGKILL
     assert codes[1 - victim] not in (None, 0), run.said()
     tried()
 
 
-def die_before_meeting(victim: int, beats: int) -> None:
+def die_before_meeting(victim: int, beats: int, gone: Path) -> None:
+    """Be killed where the ranks would meet; the other one loses patience after that only, however slow the machine."""
     from bertkit.training import company, pretrain
 
-    company.SILENT_BEATS = beats
-    if os.environ["RANK"] == str(victim):
-        pretrain.start_accelerator = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    real = pretrain.start_accelerator
+
+    def start_accelerator(*arguments):
+        if os.environ["RANK"] == str(victim):
+            gone.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        while not gone.exists():
+            time.sleep(0.01)
+        company.SILENT_BEATS = beats
+        return real(*arguments)
+
+    pretrain.start_accelerator = start_accelerator
