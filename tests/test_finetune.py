@@ -360,7 +360,8 @@ def test_labels_that_do_not_fit_the_head_are_refused_with_both_sizes(undisturbed
 
 def test_a_head_of_another_task_is_told_before_any_label_is_read(undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
-    changes = ["data.train=x.jsonl", f"model.init={undisturbed}", f"run.dir={tmp_path / 'run'}"]
+    (tmp_path / "x.jsonl").write_text('{"text": "anna paints", "label": "art"}\n')
+    changes = [f"data.train={tmp_path / 'x.jsonl'}", f"model.init={undisturbed}", f"run.dir={tmp_path / 'run'}"]
     with pytest.raises(ValueError, match="holds a TokenTagger, but the task needs a SequenceClassifier"):
         finetune(read_finetune_recipe("text-classification", changes))
     assert not (tmp_path / "run").exists()
