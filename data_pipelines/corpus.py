@@ -12,7 +12,7 @@ from data_pipelines.digest import file_hash, text_hash
 from data_pipelines.hub import hub_revision, read_hub
 from data_pipelines.readers import ALIASES, MAX_CHARS, READERS, Piece, reader_of
 
-_HASHED_CHARS = MAX_CHARS // 16
+_HASHED_CHARS = MAX_CHARS // 8
 
 
 class Document(NamedTuple):

@@ -33,7 +33,7 @@ from data_pipelines.words import (
     wordpiece_table,
 )
 
-_BATCH_TOKENS = 1 << 18
+_BATCH_TOKENS = 1 << 17
 """About as many are encoded at once; each takes some hundred bytes until it lies in a row."""
 _ESTIMATE_CHARS = 1 << 16
 

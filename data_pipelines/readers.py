@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 
 from data_pipelines.config import CorpusConfig
 
-BLOCK_BYTES = 1 << 18
-MAX_CHARS = 1 << 18
+BLOCK_BYTES = 1 << 17
+MAX_CHARS = 1 << 17
 """A longer document is handed out in parts, so that one line of 50 MB costs no more memory than a page. It is cut
 before white space where there is some, so that the parts have the words, and mostly the tokens, of the whole."""
 MAX_RECORD_BYTES = 1 << 28
@@ -94,6 +94,7 @@ def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
                 f"{place}: expected an object with the field {config.field!r}, got {type(record).__name__}; "
                 f"write one object a line"
             )
+        del line
         yield from pieces_of_field(record, config, place)
 
 
@@ -116,7 +117,9 @@ def read_csv(path: Path, config: CorpusConfig) -> Iterator[Piece]:
                     f'a text that holds commas needs quotes: "..."'
                 )
             if header:
-                yield from pieces_of_field(dict(zip(header, record, strict=True)), config, place)
+                fields = dict(zip(header, record, strict=True))
+                del record
+                yield from pieces_of_field(fields, config, place)
             elif config.field in record:
                 header = record
             else:
@@ -171,15 +174,15 @@ def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
     number = 1
     with _open_bytes(path) as stream:
         for block, ends in _blocks(stream, path, cut_long):
-            text = _decode(block, errors, f"{path}", number)
-            lines = text.split("\n")
+            lines = _decode(block, errors, f"{path}", number).split("\n")
+            del block  # what may be a record of hundreds of megabytes is held by nobody who is done with it
             if ends and not lines[-1]:
                 lines.pop()  # what follows the last line break
             for line in lines[:-1]:
                 yield Line(line, number, True)
                 number += 1
             if lines:
-                yield Line(lines[-1], number, ends)
+                yield Line(lines.pop(), number, ends)
                 number += ends
 
 
@@ -201,11 +204,12 @@ def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[byt
                     raise ValueError(f"{path}: a line is longer than {MAX_RECORD_BYTES >> 20} MB; split its text")
                 continue
             cut = _cut_inside(held)
+        block, held = [held[:cut]], held[cut:]
         if cut:
-            yield held[:cut], ends
-        held = held[cut:]
-    if held:
-        yield held, True
+            yield block.pop(), ends
+    block, held = [held], b""
+    if block[0]:
+        yield block.pop(), True
 
 
 def _cut_inside(block: bytes) -> int:
@@ -271,10 +275,10 @@ def _unless_blank(lines: list[str]) -> str:
 
 
 def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[Piece]:
-    """The document in a record's field, in parts where it is long."""
+    """The document in a record's field, which is taken out, in parts where it is long."""
     if config.field not in record:
         raise ValueError(_no_field(place, config.field, list(record)))
-    text = record[config.field]
+    text = record.pop(config.field)
     if text is None:
         return
     if not isinstance(text, (str, bytes)):
@@ -282,6 +286,7 @@ def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[
     # JSON can spell out halves of characters ("\\ud800"), which the decoder then meets as invalid bytes.
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     text = _decode(data, config.errors, place)
+    del data
     start, continued = 0, False
     while start < len(text):
         end = _end_of_part(text, start)

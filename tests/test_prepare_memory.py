@@ -11,13 +11,13 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 
 PEAK = """
-import resource, sys
+import sys
+from bertkit.bench.measure import most_memory
 from data_pipelines.config import CorpusConfig, PrepareConfig
 from data_pipelines.prepare import prepare
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-before = peak()
+before = int(most_memory())
 prepare(CorpusConfig(corpus=[sys.argv[1]]), sys.argv[2], PrepareConfig(), sys.argv[3])
-print(before, peak())
+print(before, int(most_memory()))
 """
 
 

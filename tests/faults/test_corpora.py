@@ -77,14 +77,15 @@ def test_line_breaks_and_a_mark_at_the_start_change_no_token(tmp_path, tried):
 
 
 PEAK = """
-import resource, sys
+import sys
+from bertkit.bench.measure import most_memory
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.prepare import prepare
 from data_pipelines.tokenizer import train_tokenizer
 corpus = CorpusConfig(corpus=[sys.argv[1]])
 train_tokenizer(corpus, TokenizerConfig(vocab_size=200, sample_mb=int(sys.argv[3])), sys.argv[2] + "/tokenizer")
 prepare(corpus, sys.argv[2] + "/tokenizer", PrepareConfig(), sys.argv[2] + "/rows")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(int(most_memory()))
 """
 
 
