@@ -35,7 +35,11 @@ def read_examples(examples: Sequence[Any], *, with_words: bool) -> Examples:
     """Read a batch; `with_words` asks fast encodings for their words where the examples carry none."""
     columns, tokenizer_words = _columns(examples, with_words)
     ids = _without_tensors(columns.pop("input_ids"))
-    row_starts = _naturals([list(accumulate(map(len, ids), initial=0))])
+    try:
+        row_starts = _naturals([list(accumulate(map(len, ids), initial=0))])
+    except TypeError:
+        place, row = next((place, row) for place, row in enumerate(ids) if not hasattr(row, "__len__"))
+        raise ValueError(f"input_ids of example {place} must be a list, an array or a tensor, got {row!r}") from None
 
     def flags(name: str) -> np.ndarray | None:
         rows = columns.pop(name, None)

@@ -189,3 +189,9 @@ MAPPING, ENCODING, ROW = {"input_ids": [2, 7, 3]}, backend().encode("agbh ch"), 
 def test_a_batch_of_the_wrong_form_is_named(batch, complaint):
     with pytest.raises(ValueError, match=complaint):
         MaskingCollator(backend(), seed=0)(batch)
+
+
+@pytest.mark.parametrize("examples", [[[2, 7, 3], 5], [{"input_ids": [2]}, {"input_ids": 5}], [{"input_ids": 5}]])
+def test_an_example_without_a_length_is_named(examples):
+    with pytest.raises(ValueError, match=r"input_ids of example [01] must be a list, an array or a tensor, got 5"):
+        MaskingCollator(mask_id=4, vocab_size=30)(examples)
