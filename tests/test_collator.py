@@ -24,15 +24,21 @@ def test_padded_batches_restore_to_the_input():
         assert (row[~mask.bool()] == 0).all()
 
 
-def test_packed_and_padded_batches_hold_the_same():
-    given = examples()
-    padded = MaskingCollator(**PLAIN, seed=0)(given)
-    packed = MaskingCollator(**PLAIN, seed=0, layout="packed")(given)
+def assert_same_tokens_and_targets(padded, packed) -> torch.Tensor:
+    """Returns where the padded batch is attended."""
     attended = padded["attention_mask"].bool()
     assert torch.equal(padded["input_ids"][attended], packed.input_ids)
     labels = padded["labels"][attended]
     assert torch.equal((labels != -100).nonzero().flatten(), packed.target_index)
     assert torch.equal(labels[packed.target_index], packed.target_ids)
+    return attended
+
+
+def test_packed_and_padded_batches_hold_the_same():
+    given = examples()
+    padded = MaskingCollator(**PLAIN, seed=0)(given)
+    packed = MaskingCollator(**PLAIN, seed=0, layout="packed")(given)
+    assert_same_tokens_and_targets(padded, packed)
     lengths = torch.tensor([len(example["input_ids"]) for example in given])
     assert torch.equal(packed.cu_seqlens.diff().long(), lengths)
     assert packed.max_seqlen == lengths.max()
@@ -48,11 +54,7 @@ def test_a_pack_drops_unattended_tokens_and_keeps_the_masks(left):
         given.append(example | {"input_ids": padding + ids if left else ids + padding, "attention_mask": mask})
     padded = MaskingCollator(**PLAIN, seed=0)(given)
     packed = MaskingCollator(**PLAIN, seed=0, layout="packed")(given)
-    attended = padded["attention_mask"].bool()
-    assert torch.equal(padded["input_ids"][attended], packed.input_ids)
-    labels = padded["labels"][attended]
-    assert torch.equal((labels != -100).nonzero().flatten(), packed.target_index)
-    assert torch.equal(labels[packed.target_index], packed.target_ids)
+    attended = assert_same_tokens_and_targets(padded, packed)
     assert packed.cu_seqlens.diff().tolist() == attended.sum(1).tolist()
     assert packed.max_seqlen == attended.sum(1).max()
 
