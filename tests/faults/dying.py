@@ -33,38 +33,40 @@ def record_changes(step: int, log: Path) -> None:
 
 def die_in_save(step: int, index: int, moment: str) -> None:
     """Be killed before, in the middle of, or after the change of this index while this step is saved."""
-    countdown = index
 
-    def note(name: str, act: Callable[[], Any], act_half: Callable[[], Any] | None = None) -> Any:
-        nonlocal countdown
-        countdown -= 1
-        if countdown != -1:
-            return act()
+    def die(act: Callable[[], Any], act_half: Callable[[], Any] | None) -> None:
         if moment == "middle":
             assert act_half is not None
             act_half()
         elif moment == "after":
             with contextlib.suppress(OSError):  # a folder that is there already
                 act()
-        return os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    _watch_save(step, note, lambda: None)
+    _watch_save(step, _at(index, die), lambda: None)
 
 
 def fail_in_save(step: int, index: int, number: int = errno.ENOSPC) -> None:
     """Let the change of this index fail while this step is saved, and nothing else."""
+
+    def fail(act: Callable[[], Any], act_half: Callable[[], Any] | None) -> None:
+        if act_half is not None:
+            act_half()
+        raise OSError(number, os.strerror(number))
+
+    _watch_save(step, _at(index, fail), lambda: None)
+
+
+def _at(index: int, happens: Callable[[Callable[[], Any], Callable[[], Any] | None], None]) -> Note:
+    """Lets every change be but the one of this index, in whose place something else happens."""
     countdown = index
 
     def note(name: str, act: Callable[[], Any], act_half: Callable[[], Any] | None = None) -> Any:
         nonlocal countdown
         countdown -= 1
-        if countdown != -1:
-            return act()
-        if act_half is not None:
-            act_half()
-        raise OSError(number, os.strerror(number))
+        return happens(act, act_half) if countdown == -1 else act()
 
-    _watch_save(step, note, lambda: None)
+    return note
 
 
 def _watch_save(step: int, note: Note, finish: Callable[[], None]) -> None:

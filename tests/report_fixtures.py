@@ -1,0 +1,59 @@
+"""Runs whose text is hostile, and the pages that are made of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from grammar import documents
+
+from bertkit.cli import main
+from bertkit.report.training_report import write_report
+
+EVIL = '<script>window.pwned = "{}"</script>'
+RECIPE = [
+    *("data.seq_len=64", "data.validation_share=0.2", "tokenizer.vocab_size=200", "model.hidden_size=32"),
+    *("model.num_hidden_layers=2", "model.num_attention_heads=2", "model.intermediate_size=64", "train.steps=6"),
+    *("train.global_batch=16", "train.micro_batch=16", "run.log_every=2", "run.num_workers=0", "eval.every=3"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A tiny finished run whose text is hostile."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    texts = [f"{text} {EVIL.format(index)}" for index, text in enumerate(documents(60))]
+    (folder / "text.txt").write_text("\n\n".join(texts))
+    cache = f"data.cache_dir={folder / 'cache'}"
+    arguments = ["bert-mini", f"data.corpus={folder / 'text.txt'}", f"run.dir={folder / 'run'}", cache, *RECIPE]
+    assert main(["pretrain", *arguments]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory) -> Path:
+    """The folder of a tagger, as its training leaves it."""
+    scores = {
+        "scores": {"f1_strict": 0.8125, "sentences": 1234, "by_label": {"PER": {"f1": 0.5, "support": 7}}},
+        "confusion": {"labels": ["O", EVIL], "counts": [[90, 10], [0, 4321]]},
+        "worst": [{"words": ["Anna", EVIL], "gold": ["B-PER", "O"], "predicted": ["B-LOC", "O"]}],
+    }
+    records = [{"kind": "train", "step": step, "loss": 1 / step, "lr": 1e-4} for step in range(1, 30)]
+    return write_run(tmp_path_factory.mktemp("tagger") / "run <b>", records, scores=scores)
+
+
+@pytest.fixture(scope="module")
+def pages(run, tagger, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    return {
+        "run": write_report([run], folder / "run.html"),
+        "tagger": write_report([tagger], folder / "tagger.html"),
+        "both": write_report([run, tagger], folder / "both.html"),
+    }
+
+
+def write_run(folder: Path, records: list[dict], scores: object = None) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    if scores is not None:
+        (folder / "scores.json").write_text(json.dumps(scores))
+    return folder
