@@ -133,7 +133,7 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
     if "input_ids" not in names:
         raise ValueError(f"an example needs input_ids, got {', '.join(names)}")
     try:
-        if set(map(len, examples)) != {len(names)}:
+        if sum(map(len, examples)) != len(names) * len(examples):  # one with too few has a KeyError below
             raise _differing(examples)
         columns = {name: [example[name] for example in examples] for name in names}
     except (KeyError, TypeError):
@@ -174,7 +174,7 @@ def _kind(example: Any) -> str:
 
 
 def _integers(name: str, rows: list) -> np.ndarray:
-    """One int64 array from rows of lists and arrays."""
+    """One int64 array from rows of lists and arrays of numbers from 0 on."""
     if type(rows[0]) is list:
         try:
             return _naturals(rows)
@@ -185,7 +185,9 @@ def _integers(name: str, rows: list) -> np.ndarray:
         if joined.dtype.kind == "f":  # perhaps of something empty, which adds nothing else
             joined = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         if joined.ndim == 1 and joined.dtype.kind in "iub":
-            return joined.astype(np.int64, copy=False)
+            joined = joined.astype(np.int64, copy=False)
+            if joined.min(initial=0) == 0:
+                return joined
     except (TypeError, ValueError, OverflowError):
         pass  # the sentence below says what is wrong
     for place, row in enumerate(rows):
@@ -199,6 +201,8 @@ def _integers(name: str, rows: list) -> np.ndarray:
             )
         if len(row) and dtype.kind not in "iub":
             raise ValueError(f"{name} of example {place} must hold integers, got {dtype}s such as {row[0]!r}")
+        if len(row) and min(row) < 0:
+            raise ValueError(f"{name} of example {place} must hold numbers from 0 on, got {min(row)}")
     raise ValueError(f"{name} must hold integers of 64 bits")
 
 

@@ -1,6 +1,7 @@
 """Randomness as a pure function of keys: integers enter, well-mixed 64-bit integers leave, nothing is remembered."""
 
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ _WRAP = 2**64 - 1
 # With GOLDEN it spans a lattice without short vectors: no two tokens share a key unless their rows' numbers or their
 # positions lie half a billion apart.
 ROW_STEP = 0xBF58476D1CE4E5B9
+_ROW_STEP = np.uint64(ROW_STEP)
 
 
 def mix(values: np.ndarray) -> np.ndarray:
@@ -27,21 +29,28 @@ def mix(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def fold(seed: int, *parts) -> np.ndarray:
-    """One uint64 key for a seed and further integers or arrays of them, which broadcast."""
-    key: int | np.ndarray = _mix_integer(seed)
+@lru_cache(maxsize=64)
+def fold(seed: int, *parts: int) -> int:
+    """One 64-bit key for a seed and further integers."""
+    key = _mix_integer(seed)
     for part in parts:
-        if isinstance(part, int) and isinstance(key, int):
-            key = _mix_integer(key + GOLDEN * (part + 1))
-        else:
-            steps = np.atleast_1d(np.asarray(part)).astype(np.uint64)
-            key = mix((steps + _1) * _STEP + np.uint64(key))
-    return key if isinstance(key, np.ndarray) else np.array([key], np.uint64)
+        key = _mix_integer(key + GOLDEN * (part + 1))
+    return key
 
 
-def row_keys(row_ids: np.ndarray, seed: int, *parts) -> np.ndarray:
+def fold_each(seed: int, *parts: int | np.ndarray) -> np.ndarray:
+    """The keys, as `fold` has them, for a seed and arrays of integers, which broadcast."""
+    keys = np.array([_mix_integer(seed)], np.uint64)
+    for part in parts:
+        keys = mix((np.atleast_1d(part).astype(np.uint64) + _1) * _STEP + keys)
+    return keys
+
+
+def row_keys(row_ids: np.ndarray, seed: int, *parts: Any) -> np.ndarray:
     """A key for each row under a seed and further numbers, for `token_bits`, which does the mixing."""
-    return fold(seed, *parts) + row_ids.astype(np.uint64) * np.uint64(ROW_STEP)
+    alike = all(isinstance(part, int) for part in parts)
+    start = np.uint64(fold(seed, *parts)) if alike else fold_each(seed, *parts)
+    return row_ids.astype(np.uint64) * _ROW_STEP + start
 
 
 def token_bits(keys_R: np.ndarray, row_starts: np.ndarray, first_position: int = 0) -> np.ndarray:
@@ -75,7 +84,6 @@ def _golden_steps(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.uint64) * _STEP
 
 
-@lru_cache(maxsize=64)
 def _mix_integer(value: int) -> int:
     """`mix` for one Python integer."""
     value &= _WRAP

@@ -20,7 +20,7 @@ from data_pipelines.keyed import below, fold, mix, threshold, token_bits
 MASKED, RANDOM, KEPT = 0, 1, 2
 
 _32 = np.uint64(32)
-_LENGTH, _ROUNDING = (np.uint64(fold(0, salt)[0]) for salt in range(2))
+_LENGTH, _ROUNDING = (np.uint64(fold(0, salt)) for salt in range(2))
 
 
 class MaskVocabulary(NamedTuple):
@@ -42,8 +42,15 @@ class Masked(NamedTuple):
     """(M,) where the targets are, ascending."""
     target_ids: np.ndarray
     """(M,) what stood there."""
-    target_kind: np.ndarray
-    """(M,) MASKED, RANDOM or KEPT."""
+    is_unmasked: np.ndarray
+    """(M,) whether something else than [MASK] stands there now."""
+    is_kept: np.ndarray
+    """(M,) whether that is the token itself."""
+
+    @property
+    def target_kind(self) -> np.ndarray:
+        """(M,) MASKED, RANDOM or KEPT."""
+        return self.is_unmasked.view(np.uint8) + self.is_kept
 
 
 def mask_tokens(
@@ -77,14 +84,14 @@ def mask_tokens(
     is_unmasked = action >= threshold(config.mask_share)
     is_kept = action >= threshold(config.mask_share + config.random_share)
 
-    corrupted_T = ids_T.copy()
-    corrupted_T[target_index[~is_unmasked]] = vocabulary.mask_id
-    replaced = target_index[is_unmasked ^ is_kept]
+    stands = np.where(is_unmasked, target_ids, vocabulary.mask_id)
+    replaced = (is_unmasked ^ is_kept).nonzero()[0]
     # The bits were small enough, and their trailing half fell into a range: that tells nothing of their remainder.
-    draws = below(bits_T[replaced], len(vocabulary.drawable))
-    corrupted_T[replaced] = vocabulary.drawable[draws]
-    kind = is_unmasked.view(np.uint8) + is_kept  # MASKED, RANDOM or KEPT
-    return Masked(corrupted_T, target_index, target_ids, kind)
+    draws = below(bits_T[target_index[replaced]], len(vocabulary.drawable))
+    stands[replaced] = vocabulary.drawable[draws]
+    corrupted_T = ids_T.copy()
+    corrupted_T[target_index] = stands
+    return Masked(corrupted_T, target_index, target_ids, is_unmasked, is_kept)
 
 
 def _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config):

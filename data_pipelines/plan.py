@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines.keyed import fold, mix
+from data_pipelines.keyed import fold, fold_each, mix
 
 _ROUNDS = 6
 
@@ -53,7 +53,7 @@ class Plan:
         row_ids = np.empty_like(place)
         for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
             here = epochs == epoch
-            row_ids[here] = permute(index[here], self.num_rows, int(fold(self.seed, epoch)[0]))
+            row_ids[here] = permute(index[here], self.num_rows, fold(self.seed, epoch))
         return StepRows(row_ids, epochs)
 
     @property
@@ -78,7 +78,7 @@ def permute(index: np.ndarray, size: int, key: int) -> np.ndarray:
     two, walked again wherever it leaves the range (less than four times in the mean)."""
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low = np.uint64((1 << int(half)) - 1)
-    round_keys = fold(key, np.arange(_ROUNDS))
+    round_keys = fold_each(key, np.arange(_ROUNDS))
     result = index.astype(np.uint64)
     walking = np.arange(len(result))
     while len(walking):

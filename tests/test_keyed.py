@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from data_pipelines.keyed import GOLDEN, ROW_STEP, below, fold, mix, row_keys, threshold, token_bits
+from data_pipelines.keyed import GOLDEN, ROW_STEP, below, fold, fold_each, mix, row_keys, threshold, token_bits
 
 
 def test_scalars_and_arrays_fold_to_the_same_keys():
-    together = fold(7, 3, np.arange(5))
-    assert [int(fold(7, 3, row)[0]) for row in range(5)] == together.tolist()
-    assert fold(7, np.full(5, 3), np.arange(5)).tolist() == together.tolist()
+    together = fold_each(7, 3, np.arange(5))
+    assert [fold(7, 3, row) for row in range(5)] == together.tolist()
+    assert fold_each(7, np.full(5, 3), np.arange(5)).tolist() == together.tolist()
 
 
 def test_neighbouring_keys_share_no_pattern():
-    keys = np.concatenate([fold(seed, epoch, np.arange(200)) for seed in range(4) for epoch in range(4)])
+    keys = np.concatenate([fold_each(seed, epoch, np.arange(200)) for seed in range(4) for epoch in range(4)])
     assert len(np.unique(keys)) == len(keys)
     bits = np.unpackbits(keys.view(np.uint8))
     assert abs(bits.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(bits))
@@ -25,7 +25,7 @@ def test_mixing_is_a_bijection_on_a_sample():
 
 
 def test_a_tokens_bits_depend_on_its_row_key_and_position_alone():
-    keys = fold(1, np.arange(3))
+    keys = fold_each(1, np.arange(3))
     together = token_bits(keys, np.array([0, 4, 4, 10]))
     alone = token_bits(keys[2:], np.array([0, 9]))
     assert together[4:].tolist() == alone[:6].tolist()

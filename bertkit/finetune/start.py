@@ -148,7 +148,7 @@ def _encoder_of(model: Model) -> Encoder:
 
 
 def _seeds(seed: int) -> tuple[int, int]:
-    encoder_seed, head_seed = (int(fold(seed, index)[0]) % 2**63 for index in range(2))
+    encoder_seed, head_seed = (fold(seed, index) % 2**63 for index in range(2))
     return encoder_seed, head_seed
 
 

@@ -26,7 +26,7 @@ def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
     cls: type[EncoderConfig] = BertConfig if isinstance(recipe.model, BertSection) else ModernBertConfig
     tokenizer = inputs.tokenizer
     config = replace(part(recipe.model, cls), vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id)
-    encoder_seed, head_seed = (int(fold(recipe.run.seed, index)[0]) % 2**63 for index in range(2))
+    encoder_seed, head_seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
     return MaskedLM(build_encoder(config, encoder_seed), head_seed)
 
 

@@ -100,7 +100,7 @@ def accumulate_gradients(
 
 def seed_dropout(seed: int, step: int, micro_batch: int) -> None:
     """Make the dropout of a micro-batch a function of its place in the run, not of what ran before it."""
-    torch.manual_seed(int(fold(seed, step, micro_batch)[0]))
+    torch.manual_seed(fold(seed, step, micro_batch))
 
 
 def _agreed(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
