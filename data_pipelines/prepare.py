@@ -3,38 +3,28 @@
 import json
 import re
 import shutil
-from array import array
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, chain, islice
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tokenizers import Encoding
-from tokenizers.models import BPE, WordPiece
-from tokenizers.pre_tokenizers import ByteLevel
 
 from data_pipelines.config import CorpusConfig, PrepareConfig
 from data_pipelines.corpus import Document, corpus_bytes, document_hash, read_documents
+from data_pipelines.encode import encode_ahead, encoder
 from data_pipelines.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.origin import identify, refuse_other
 from data_pipelines.rows import RowBuilder
-from data_pipelines.shards import ShardWriter, check_files, open_rows, token_type, write_json
+from data_pipelines.shards import ShardWriter, check_files, open_rows, write_json
 from data_pipelines.tokenizer import Tokenizer, load_tokenizer
-from data_pipelines.words import (
-    Segmenter,
-    WordTable,
-    ideograph_starts,
-    jieba_segmenter,
-    starts_from_segments,
-    starts_from_word_ids,
-    word_table,
-    wordpiece_table,
-)
+from data_pipelines.words import Segmenter, jieba_segmenter
 
-_BATCH_TOKENS = 1 << 17
+_BATCH_TOKENS = 1 << 14
 """About as many are encoded at once; each takes some hundred bytes until it lies in a row."""
+_WRITTEN_TOKENS = 1 << 17
+"""About as many are written at once."""
 _ESTIMATE_CHARS = 1 << 16
 
 
@@ -226,11 +216,18 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
     """Read on after the last full shard, encode, and write shard after shard."""
     shards = state["shards"]
     builders = {split: RowBuilder(tokenizer.special, config) for split in SPLITS}
-    written = sum(entry["num_tokens"] for split in SPLITS for entry in shards[split])
+    finished = sum(entry["num_tokens"] for split in SPLITS for entry in shards[split])
     writers: dict[str, ShardWriter] = {}
 
-    def flush() -> None:
+    def write(split: str) -> None:
+        if split not in writers:
+            writers[split] = ShardWriter(folder, f"{split}-{len(shards[split]):05d}", tokenizer.vocab_size)
+        writers[split].add(builders[split].take())
+
+    def finish_shards() -> None:
         for split in SPLITS:
+            if builders[split].num_tokens:
+                write(split)
             if split in writers:
                 shards[split].append(writers.pop(split).close())
                 builders[split].end_row()
@@ -241,38 +238,36 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
             Progress(
                 chars=state["chars"],
                 total_chars=None if estimate["chars"] is None else int(estimate["chars"]),
-                tokens=written + held,
+                tokens=finished + held,
                 estimated_bytes=_estimated_bytes(estimate),
             )
         )
 
     tell(held=0)
-    encode, to_arrays = _encoder(tokenizer, segmenter)
     documents = islice(_documents_of_part(read_documents(corpus), part), state["documents"], None)
     validation = False
     num_chars = int(_BATCH_TOKENS / max(estimate["tokens_per_char"], 0.01))
-    for batch, encodings in _encode_ahead(_batches(documents, num_chars), encode):
-        chosen: dict[str, list] = {split: [] for split in SPLITS}
-        for document, encoding in zip(batch, encodings, strict=True):
-            if not document.continued:
-                validation = document_hash(document.text, "validation") < config.validation_share * 2**64
-            if not (validation and document.repeat):
-                chosen["validation" if validation else "train"].append((document.text, encoding))
-        for split, builder in builders.items():
-            builder.add(*to_arrays(chosen[split]))
-            if builder.num_tokens:
-                if split not in writers:
-                    name = f"{split}-{len(shards[split]):05d}"
-                    writers[split] = ShardWriter(folder, name, tokenizer.vocab_size)
-                writers[split].add(builder.take())
-        state["documents"] += len(batch)
-        state["chars"] += sum(len(document.text) for document in batch)
-        held = sum(writer.num_tokens for writer in writers.values())
-        tell(held)
-        if held >= config.shard_tokens:
-            flush()
-            written += held
-    flush()
+    with closing(encode_ahead(_batches(documents, num_chars), encoder(tokenizer, segmenter))) as encoded_batches:
+        for batch, encoded in encoded_batches:
+            flags: dict[str, list[bool]] = {split: [] for split in SPLITS}
+            for document in batch:
+                if not document.continued:
+                    validation = document_hash(document.text, "validation") < config.validation_share * 2**64
+                flags["train"].append(not validation)
+                flags["validation"].append(validation and not document.repeat)
+            for split, builder in builders.items():
+                builder.add(*encoded.choose(flags[split]))
+                if builder.num_tokens >= _WRITTEN_TOKENS:
+                    write(split)
+            state["documents"] += len(batch)
+            state["chars"] += sum(len(document.text) for document in batch)
+            held = sum(writer.num_tokens for writer in writers.values())
+            held += sum(builder.num_tokens for builder in builders.values())
+            tell(held)
+            if held >= config.shard_tokens:
+                finish_shards()
+                finished += held
+    finish_shards()
 
 
 def _documents_of_part(documents: Iterator[Document], part: Part) -> Iterator[Document]:
@@ -295,71 +290,6 @@ def _batches(documents: Iterator[Document], num_chars: int) -> Iterator[list[Doc
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _encode_ahead(batches: Iterator[list[Document]], encode: Callable):
-    """Encode a batch in the background while the next is read and the one before it is laid into rows."""
-    with ThreadPoolExecutor(1) as background:
-        pending = None
-        for batch in chain(batches, [None]):
-            done, pending = pending, batch and (batch, background.submit(encode, batch))
-            if done:
-                yield done[0], done[1].result()
-
-
-def _encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> tuple[Callable, Callable]:
-    """What encodes documents, and what makes lengths, ids and word starts of encoded texts.
-
-    Words come from the vocabulary where it shows them, else from the tokenizer's or the segmenter's own words, which
-    the faster way to encode leaves out.
-    """
-    backend = tokenizer.backend
-    # "[MASK]" written in the corpus is text, not the special token.
-    backend.encode_special_tokens = True
-    id_type, table = token_type(tokenizer.vocab_size), None if segmenter else _shown_words(tokenizer)
-    encode_batch = backend.encode_batch_fast if table else backend.encode_batch
-    # The tokenizer itself takes a clause of Chinese for one word.
-    ideograph_V = ideograph_starts(backend.get_vocab(), tokenizer.vocab_size) if table is segmenter is None else None
-
-    def encode(batch: list[Document]) -> list[Encoding]:
-        return encode_batch([document.text for document in batch], add_special_tokens=False)
-
-    def convert(encoded: list[tuple[str, Encoding]]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        lengths, ids_T = _end_to_end(encoding.ids for _, encoding in encoded)
-        ids_T = ids_T.astype(id_type)
-        if segmenter:
-            starts = [starts_from_segments(text, encoding.offsets, segmenter) for text, encoding in encoded]
-            return lengths, ids_T, np.concatenate([np.empty(0, bool), *starts])
-        if table:
-            starts_T = table.starts(ids_T)
-        else:
-            assert ideograph_V is not None
-            _, word_T = _end_to_end(encoding.word_ids for _, encoding in encoded)
-            starts_T = starts_from_word_ids(word_T) | ideograph_V[ids_T]
-        starts_T[[end for end in accumulate(lengths) if end < len(ids_T)]] = True
-        return lengths, ids_T, starts_T
-
-    return encode, convert
-
-
-def _shown_words(tokenizer: Tokenizer) -> WordTable | None:
-    """The words as the vocabulary shows them: exactly for WordPiece, and for byte-level BPE but for contractions in
-    pieces and for rare characters that are in pieces themselves."""
-    backend = tokenizer.backend
-    if isinstance(backend.model, WordPiece):
-        return wordpiece_table(backend.get_vocab(), tokenizer.vocab_size, backend.model.continuing_subword_prefix)
-    if isinstance(backend.model, BPE) and isinstance(backend.pre_tokenizer, ByteLevel):
-        return word_table(backend.get_vocab(), tokenizer.vocab_size)
-    return None
-
-
-def _end_to_end(rows: Iterable[list]) -> tuple[list[int], np.ndarray]:
-    """The lengths of the rows, and all their numbers."""
-    numbers, lengths = array("I"), []  # takes a list in a quarter of the time that numpy does
-    for row in rows:
-        numbers.fromlist(row)
-        lengths.append(len(row))
-    return lengths, np.frombuffer(numbers, np.uint32) if numbers else np.empty(0, np.uint32)
 
 
 def _check_maskable(folder: Path, shards: dict[str, list], tokenizer: Tokenizer, path: Path | str) -> None:

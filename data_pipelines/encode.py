@@ -1,0 +1,136 @@
+"""Batches of documents enter; their token ids and word starts leave in the same order, from a thread for every core."""
+
+import os
+from array import array
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import accumulate, compress
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers.models import BPE, WordPiece
+from tokenizers.pre_tokenizers import ByteLevel
+
+from data_pipelines.corpus import Document
+from data_pipelines.shards import token_type
+from data_pipelines.tokenizer import Tokenizer
+from data_pipelines.words import (
+    Segmenter,
+    WordTable,
+    ideograph_starts,
+    starts_from_segments,
+    starts_from_word_ids,
+    word_table,
+    wordpiece_table,
+)
+
+_MAX_THREADS = 16
+"""What they encode, Python takes over with one thread at a time, which keeps up with about as many."""
+
+
+class Encoded(NamedTuple):
+    """Documents laid end to end: the length of each, every token's id, and whether it is the first of its word."""
+
+    lengths: list[int]
+    ids_T: np.ndarray
+    starts_word_T: np.ndarray
+
+    def choose(self, flags: list[bool]) -> "Encoded":
+        """The documents with a true flag."""
+        if all(flags):
+            return self
+        chosen_T = np.repeat(flags, self.lengths)
+        return Encoded(list(compress(self.lengths, flags)), self.ids_T[chosen_T], self.starts_word_T[chosen_T])
+
+
+def encode_ahead(
+    batches: Iterable[list[Document]], encode: Callable[[list[Document]], Encoded]
+) -> Generator[tuple[list[Document], Encoded], None, None]:
+    """Encode batches in the background while others are read and used; close it, and all is as before."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_threads = min(cores, _MAX_THREADS)
+    with _each_call_in_its_thread(), ThreadPoolExecutor(num_threads) as threads:
+        pending: deque[tuple[list[Document], Future[Encoded]]] = deque()
+        for batch in batches:
+            pending.append((batch, threads.submit(encode, batch)))
+            if len(pending) > num_threads + 1:
+                done, encoded = pending.popleft()
+                yield done, encoded.result()
+        for done, encoded in pending:
+            yield done, encoded.result()
+
+
+def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list[Document]], Encoded]:
+    """What encodes a batch of documents.
+
+    Words come from the vocabulary where it shows them, else from the tokenizer's or the segmenter's own words, which
+    the faster way to encode leaves out.
+    """
+    backend = tokenizer.backend
+    # "[MASK]" written in the corpus is text, not the special token.
+    backend.encode_special_tokens = True
+    id_type, table = token_type(tokenizer.vocab_size), None if segmenter else _shown_words(tokenizer)
+    encode_batch = backend.encode_batch_fast if table else backend.encode_batch
+    # The tokenizer itself takes a clause of Chinese for one word.
+    ideograph_V = ideograph_starts(backend.get_vocab(), tokenizer.vocab_size) if table is segmenter is None else None
+    segmenting = Lock()  # nobody promised that a segmenter can serve two threads
+
+    def encode(batch: list[Document]) -> Encoded:
+        encodings = encode_batch([document.text for document in batch], add_special_tokens=False)
+        lengths, ids_T = _end_to_end(encoding.ids for encoding in encodings)
+        ids_T = ids_T.astype(id_type)
+        if segmenter:
+            pairs = zip(batch, encodings, strict=True)
+            with segmenting:
+                starts = [
+                    starts_from_segments(document.text, encoding.offsets, segmenter) for document, encoding in pairs
+                ]
+            return Encoded(lengths, ids_T, np.concatenate([np.empty(0, bool), *starts]))
+        if table:
+            starts_word_T = table.starts(ids_T)
+        else:
+            assert ideograph_V is not None
+            _, word_T = _end_to_end(encoding.word_ids for encoding in encodings)
+            starts_word_T = starts_from_word_ids(word_T) | ideograph_V[ids_T]
+        starts_word_T[[end for end in accumulate(lengths) if end < len(ids_T)]] = True
+        return Encoded(lengths, ids_T, starts_word_T)
+
+    return encode
+
+
+@contextmanager
+def _each_call_in_its_thread() -> Iterator[None]:
+    """Keep `tokenizers` from spreading each call over threads of its own, which wait for each other at every end."""
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _shown_words(tokenizer: Tokenizer) -> WordTable | None:
+    """The words as the vocabulary shows them: exactly for WordPiece, and for byte-level BPE but for contractions in
+    pieces and for rare characters that are in pieces themselves."""
+    backend = tokenizer.backend
+    if isinstance(backend.model, WordPiece):
+        return wordpiece_table(backend.get_vocab(), tokenizer.vocab_size, backend.model.continuing_subword_prefix)
+    if isinstance(backend.model, BPE) and isinstance(backend.pre_tokenizer, ByteLevel):
+        return word_table(backend.get_vocab(), tokenizer.vocab_size)
+    return None
+
+
+def _end_to_end(rows: Iterable[list]) -> tuple[list[int], np.ndarray]:
+    """The lengths of the rows, and all their numbers."""
+    numbers, lengths = array("I"), []  # takes a list in a quarter of the time that numpy does
+    for row in rows:
+        numbers.fromlist(row)
+        lengths.append(len(row))
+    return lengths, np.frombuffer(numbers, np.uint32) if numbers else np.empty(0, np.uint32)
