@@ -1,4 +1,4 @@
-"""Batches of documents enter; their token ids and word starts leave in the same order, from a thread for every core."""
+"""Batches of documents enter; their token ids and word starts leave in the same order, encoded on all cores."""
 
 import os
 from array import array
@@ -27,8 +27,14 @@ from data_pipelines.words import (
     wordpiece_table,
 )
 
+# T tokens of a batch, V vocabulary
+
+_PARALLELISM = "TOKENIZERS_PARALLELISM"
 _MAX_THREADS = 16
-"""What they encode, Python takes over with one thread at a time, which keeps up with about as many."""
+"""On two cores a fifteenth of the time holds Python's lock, which one thread has at a time: more would wait for it."""
+_switching = Lock()
+_switched: list[str | None] = []
+"""For each run of `encode_ahead`, what the switch of the tokenizers' own threads was before."""
 
 
 class Encoded(NamedTuple):
@@ -47,20 +53,31 @@ class Encoded(NamedTuple):
 
 
 def encode_ahead(
-    batches: Iterable[list[Document]], encode: Callable[[list[Document]], Encoded]
+    batches: Iterable[list[Document]],
+    encode: Callable[[list[Document]], Encoded],
+    max_chars: int,
+    num_threads: int | None = None,
 ) -> Generator[tuple[list[Document], Encoded], None, None]:
-    """Encode batches in the background while others are read and used; close it, and all is as before."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    num_threads = min(cores, _MAX_THREADS)
+    """Encode batches in the background while others are read and used, two more than there are threads and about
+    `max_chars` characters at most. Close it, and all is as before."""
+    num_threads = num_threads or _num_threads()
+    pending: deque[tuple[list[Document], Future[Encoded]]] = deque()
+
+    def first() -> tuple[list[Document], Encoded]:
+        batch, encoded = pending.popleft()
+        return batch, encoded.result()
+
     with _each_call_in_its_thread(), ThreadPoolExecutor(num_threads) as threads:
-        pending: deque[tuple[list[Document], Future[Encoded]]] = deque()
-        for batch in batches:
-            pending.append((batch, threads.submit(encode, batch)))
-            if len(pending) > num_threads + 1:
-                done, encoded = pending.popleft()
-                yield done, encoded.result()
-        for done, encoded in pending:
-            yield done, encoded.result()
+        try:
+            for batch in batches:
+                pending.append((batch, threads.submit(encode, batch)))
+                while len(pending) > num_threads + 1 or (len(pending) > 1 and _num_chars(pending) > max_chars):
+                    yield first()
+            while pending:
+                yield first()
+        finally:
+            for _, encoded in pending:
+                encoded.cancel()
 
 
 def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list[Document]], Encoded]:
@@ -101,19 +118,33 @@ def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list
     return encode
 
 
+def _num_threads() -> int:
+    """As many as `tokenizers` itself would take: one where that is switched off, the number asked for, or the cores."""
+    if os.environ.get(_PARALLELISM, "").lower() in ("false", "off", "no", "f", "n", "0"):
+        return 1
+    asked = os.environ.get("RAYON_NUM_THREADS", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(int(asked) if asked.isdecimal() and int(asked) else cores, _MAX_THREADS)
+
+
+def _num_chars(pending: Iterable[tuple[list[Document], Future]]) -> int:
+    return sum(len(document.text) for batch, _ in pending for document in batch)
+
+
 @contextmanager
 def _each_call_in_its_thread() -> Iterator[None]:
     """Keep `tokenizers` from spreading each call over threads of its own, which wait for each other at every end."""
-    name = "TOKENIZERS_PARALLELISM"
-    before = os.environ.get(name)
-    os.environ[name] = "false"
+    with _switching:
+        _switched.append(os.environ.get(_PARALLELISM))
+        os.environ[_PARALLELISM] = "false"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        with _switching:
+            before = _switched.pop()
+            if not _switched:  # the last one puts it back
+                os.environ.pop(_PARALLELISM, None)
+                os.environ.update({} if before is None else {_PARALLELISM: before})
 
 
 def _shown_words(tokenizer: Tokenizer) -> WordTable | None:

@@ -22,7 +22,9 @@ from data_pipelines.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.words import Segmenter, jieba_segmenter
 
 _BATCH_TOKENS = 1 << 14
-"""About as many are encoded at once; each takes some hundred bytes until it lies in a row."""
+"""About as many are encoded at once by each thread; a token takes some hundred bytes until it lies in an array."""
+_AHEAD_TOKENS = 1 << 19
+"""About as many at most are being encoded, which bounds the memory on any number of cores."""
 _WRITTEN_TOKENS = 1 << 17
 """About as many are written at once."""
 _ESTIMATE_CHARS = 1 << 16
@@ -68,7 +70,8 @@ def prepare(
     """Make the folder, or go on with it, or find it finished. Returns where the manifest is (or the part's own).
 
     A folder of another corpus, tokenizer or setting is refused, naming what differs. A `segmenter` says what words
-    are in place of the one that the config names; the folder remembers it by its qualified name.
+    are in place of the one that the config names; the folder remembers it by its qualified name. It is called from
+    other threads, by one at a time.
     """
     _check_place(Path(folder), part)
     folder = Path(folder) / part.folder if part else Path(folder)
@@ -245,10 +248,11 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
 
     tell(held=0)
     documents = islice(_documents_of_part(read_documents(corpus), part), state["documents"], None)
-    validation = False
-    num_chars = int(_BATCH_TOKENS / max(estimate["tokens_per_char"], 0.01))
-    with closing(encode_ahead(_batches(documents, num_chars), encoder(tokenizer, segmenter))) as encoded_batches:
-        for batch, encoded in encoded_batches:
+    validation = state.get("validation", False)  # what goes on may be the rest of a long document
+    batch_chars, ahead_chars = (int(n / max(estimate["tokens_per_char"], 0.01)) for n in (_BATCH_TOKENS, _AHEAD_TOKENS))
+    encoding = encode_ahead(_batches(documents, batch_chars), encoder(tokenizer, segmenter), ahead_chars)
+    with closing(encoding):
+        for batch, encoded in encoding:
             flags: dict[str, list[bool]] = {split: [] for split in SPLITS}
             for document in batch:
                 if not document.continued:
@@ -259,6 +263,7 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
                 builder.add(*encoded.choose(flags[split]))
                 if builder.num_tokens >= _WRITTEN_TOKENS:
                     write(split)
+            state["validation"] = validation
             state["documents"] += len(batch)
             state["chars"] += sum(len(document.text) for document in batch)
             held = sum(writer.num_tokens for writer in writers.values())

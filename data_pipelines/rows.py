@@ -23,6 +23,8 @@ class RowBuilder:
 
     def add(self, lengths: list[int], ids_T: np.ndarray, starts_word_T: np.ndarray) -> None:
         """Add documents of the given lengths, laid end to end."""
+        if not len(ids_T):
+            return
         self._ids.append(ids_T)
         self._words.append(starts_word_T)
         room, worth = self._seq_len - _FRAME, max(self._seq_len // 8, 1)

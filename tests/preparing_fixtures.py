@@ -14,6 +14,7 @@ from data_pipelines.tokenizer import train_tokenizer
 @pytest.fixture
 def small_batches(monkeypatch):
     monkeypatch.setattr(module, "_BATCH_TOKENS", 500)
+    monkeypatch.setattr(module, "_WRITTEN_TOKENS", 300)
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,14 @@
 import os
 import time
 from itertools import chain
+from threading import Event, Timer
 
 import numpy as np
 import pytest
 
 from data_pipelines.config import PrepareConfig
 from data_pipelines.corpus import Document, read_documents
-from data_pipelines.encode import Encoded, encode_ahead, encoder
+from data_pipelines.encode import Encoded, _num_threads, encode_ahead, encoder
 from data_pipelines.prepare import prepare
 from data_pipelines.tokenizer import load_tokenizer
 
@@ -26,25 +27,66 @@ def test_batches_leave_in_the_order_they_entered():
         time.sleep(0.01 * (number % 3))
         return Encoded([1], np.array([number]), np.array([True]))
 
-    got = [
-        (int(batch[0].text), int(encoded.ids_T[0]))
-        for batch, encoded in encode_ahead(map(one_document, range(20)), encode)
-    ]
+    encoding = encode_ahead(map(one_document, range(20)), encode, max_chars=10**6, num_threads=3)
+    got = [(int(batch[0].text), int(encoded.ids_T[0])) for batch, encoded in encoding]
     assert got == [(number, number) for number in range(20)]
 
 
-def test_only_a_few_batches_are_read_ahead():
+@pytest.mark.parametrize(("max_chars", "ahead"), [(10**6, 5), (3, 4), (1, 2)])
+def test_only_a_few_batches_are_read_ahead(max_chars, ahead):
+    """Two more than there are threads, and of long ones fewer."""
     read = []
 
     def batches():
-        for number in range(1000):
+        for number in range(9):
             read.append(number)
             yield one_document(number)
 
-    encoded_batches = encode_ahead(batches(), lambda batch: Encoded([], np.array([]), np.array([])))
-    next(encoded_batches)
-    encoded_batches.close()
-    assert len(read) < 20
+    encoding = encode_ahead(batches(), lambda batch: None, max_chars, num_threads=3)
+    next(encoding)
+    encoding.close()
+    assert len(read) == ahead
+
+
+def test_closed_early_it_starts_nothing_more():
+    begun, allowed = [], Event()
+
+    def encode(batch):
+        begun.append(batch[0].text)
+        if len(begun) > 1:
+            allowed.wait(timeout=60)
+
+    encoding = encode_ahead(map(one_document, range(9)), encode, max_chars=10**6, num_threads=1)
+    next(encoding)
+    Timer(0.2, allowed.set).start()
+    encoding.close()
+    assert begun == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"TOKENIZERS_PARALLELISM": "false"}, 1),
+        ({"TOKENIZERS_PARALLELISM": "true", "RAYON_NUM_THREADS": "3"}, 3),
+        ({"RAYON_NUM_THREADS": "99"}, 16),
+    ],
+)
+def test_what_limits_the_threads_of_tokenizers_limits_ours(environment, expected, monkeypatch):
+    for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert _num_threads() == expected
+
+
+def test_two_at_once_put_the_switch_back_when_both_are_done(monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    first, second = (encode_ahead(map(one_document, range(3)), lambda batch: None, 100) for _ in range(2))
+    next(first), next(second)
+    first.close()
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+    second.close()
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
@@ -91,7 +133,8 @@ def test_the_switch_of_the_tokenizers_threads_is_put_back(home, corpus, tmp_path
     assert os.environ.get("TOKENIZERS_PARALLELISM") == before
 
 
-def test_a_segmenter_is_never_called_from_two_threads_at_once(home, corpus, tmp_path, small_batches):
+def test_a_segmenter_is_never_called_from_two_threads_at_once(home, corpus, tmp_path, small_batches, monkeypatch):
+    monkeypatch.setenv("RAYON_NUM_THREADS", "3")
     inside = []
 
     def segmenter(text):

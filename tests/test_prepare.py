@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from preparing import SMALL, files, inner, numbered, sequences
 
+from data_pipelines.collator import MaskingCollator
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.corpus import read_documents
 from data_pipelines.manifest import PROGRESS
@@ -138,6 +139,20 @@ def test_jieba_words_are_kept_in_the_shards(tmp_path):
     batch = open_rows(tmp_path / "data").gather(np.array([1]))
     # [CLS] 我 来到 北京 清华大学 [SEP]
     assert batch.starts_word_T.tolist() == [True, True, True, False, True, False, True, False, False, False, True]
+
+    tokenizer = load_tokenizer(tmp_path / "data" / "tokenizer")
+    collator = MaskingCollator(tokenizer, 0.5, unit="word", layout="packed", return_tensors="np", seed=0)
+    kinds = np.full((100, len(batch.ids_T)), -1)
+    for epoch in range(100):
+        masked = collator.collate_rows(batch, np.array([1]), np.array([epoch]), step=0)
+        kinds[epoch, masked.target_index] = masked.target_kind
+    for word in (slice(2, 4), slice(4, 6), slice(6, 10)):  # chosen and corrupted as a whole
+        assert (kinds[:, word] == kinds[:, word][:, :1]).all()
+    assert {tuple(chosen) for chosen in (kinds[:, [1, 2, 4, 6]] >= 0).tolist()} >= {
+        (True, False, False, False), (False, True, False, False), (False, False, True, False),
+        (False, False, False, True),
+    }  # fmt: skip
+    assert (kinds[:, [0, -1]] == -1).all()
 
 
 def test_chinese_is_not_one_giant_word_to_a_byte_level_tokenizer(tmp_path):

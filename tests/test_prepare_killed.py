@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from grammar import write_corpus
-from preparing import SMALL, Killed, files
+from preparing import SMALL, Killed, files, numbered
 
 from data_pipelines import prepare as module
-from data_pipelines import shards
+from data_pipelines import readers, shards
 from data_pipelines.config import CorpusConfig
 from data_pipelines.manifest import MANIFEST
 from data_pipelines.prepare import prepare
@@ -74,9 +75,23 @@ def test_killed_at_every_write_it_goes_on_to_the_same_files(tokenizer, tmp_path,
 
 
 def test_killed_between_two_shards_it_goes_on_to_the_same_files(corpus, tokenizer, tmp_path):
-    prepare(corpus, tokenizer, SMALL, tmp_path / "whole")
+    kill_at_every_report(corpus, tokenizer, SMALL, tmp_path)
+
+
+def test_killed_within_a_long_document_its_rest_stays_in_its_split(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "MAX_CHARS", 800)
+    texts = numbered(200)
+    long = ["\n".join(texts[first : first + 25]) for first in range(0, 200, 25)]
+    (tmp_path / "long.txt").write_text("\n\n".join(long))
+    config = replace(SMALL, validation_share=0.5)
+    kill_at_every_report(CorpusConfig(corpus=[str(tmp_path / "long.txt")]), tokenizer, config, tmp_path)
+    assert 2 <= len(open_rows(tmp_path / "whole", "validation")) <= len(open_rows(tmp_path / "whole")) * 3
+
+
+def kill_at_every_report(corpus, tokenizer, config, tmp_path):
+    prepare(corpus, tokenizer, config, tmp_path / "whole")
     num_reports = []
-    prepare(corpus, tokenizer, SMALL, tmp_path / "counted", report=num_reports.append)
+    prepare(corpus, tokenizer, config, tmp_path / "counted", report=num_reports.append)
     for stop in range(1, len(num_reports) + 1):
         seen = []
 
@@ -86,9 +101,9 @@ def test_killed_between_two_shards_it_goes_on_to_the_same_files(corpus, tokenize
                 raise Killed
 
         with pytest.raises(Killed):
-            prepare(corpus, tokenizer, SMALL, tmp_path / f"{stop}", report=stopping)
+            prepare(corpus, tokenizer, config, tmp_path / f"{stop}", report=stopping)
         rest: list = []
-        prepare(corpus, tokenizer, SMALL, tmp_path / f"{stop}", report=rest.append)
+        prepare(corpus, tokenizer, config, tmp_path / f"{stop}", report=rest.append)
         assert files(tmp_path / f"{stop}") == files(tmp_path / "whole")
         assert len(rest) <= len(num_reports)
     assert len(rest) < len(num_reports) / 2  # went on, did not start over
@@ -98,7 +113,7 @@ KILLED = """
 import sys, time
 from data_pipelines import prepare as module
 from data_pipelines.config import CorpusConfig, PrepareConfig
-module._BATCH_TOKENS = 500
+module._BATCH_TOKENS, module._WRITTEN_TOKENS = 500, 300
 config = PrepareConfig(seq_len=32, shard_tokens=600, validation_share=0.1)
 def report(progress):
     print(flush=True)

@@ -56,7 +56,8 @@ def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = N
         f"{sizes_told}, preparing takes {last.prepare_mb / max(first.prepare_mb, 1):.2f} and training "
         f"{last.train_mb / max(first.train_mb, 1):.2f} times the memory; starting a run takes "
         f"{last.start_seconds / first.start_seconds:.2f} times as long.",
-        "Memory: the most that a process of its own holds above the imports, mapped files apart.",
+        "Memory: the most that a process of its own holds above the imports, mapped files apart. Every amount of text "
+        "is measured once.",
     ]
     return steps + seeks + by_size, notes
 

@@ -30,7 +30,7 @@ def bench_load(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
         measured = [_measure(tokenizer, rows, unit, quick) for unit in ("token", "word", "span")]
     notes = [
         f"Ours: {_STEP.rows} rows of {_STEP.length} a step from shards, with keyed masks and no worker process.",
-        "Theirs is what must be fed: our own training step, 4×256 with fused AdamW, on such a batch.",
+        "Theirs is what must be fed, no opponent: our own training step, 4×256 with fused AdamW, on such a batch.",
     ]
     return measured, notes
 

@@ -9,10 +9,12 @@ import numpy as np
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.corpus import read_documents
 from data_pipelines.prepare import prepare
 from data_pipelines.shards import open_rows
 from data_pipelines.tokenizer import load_tokenizer, train_tokenizer
 
+_AS_SHIPPED = PrepareConfig()
 _ONE_SPLIT = PrepareConfig(validation_share=0)
 """All rows in the order of the text, so that ids can be compared."""
 
@@ -26,26 +28,26 @@ def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -
         if corpus is None:
             documents = generated_documents(4_000_000 if quick else 32_000_000)
         else:
-            from data_pipelines.corpus import read_documents
-
             documents = [document.text for document in read_documents(CorpusConfig(corpus=[corpus]))]
         text.write_text("\n\n".join(documents), encoding="utf-8")
         megabytes = text.stat().st_size / 1e6
         source = CorpusConfig(corpus=[str(text)])
+        documents = [document.text for document in read_documents(source)]
         for kind in ("wordpiece", "bpe"):
             announce(f"prepare {kind}, {megabytes:.0f} MB")
             train_tokenizer(source, TokenizerConfig(kind=kind), folder / kind)
             bare = load_tokenizer(folder / kind).backend
+            bare.encode_special_tokens = True  # as ours reads a "[MASK]" that is written in the text
             shards = folder / "shards"
 
-            def ours(kind=kind, shards=shards):
+            def ours(config=_AS_SHIPPED, kind=kind, shards=shards):
                 shutil.rmtree(shards, ignore_errors=True)
-                prepare(source, folder / kind, _ONE_SPLIT, shards)
+                prepare(source, folder / kind, config, shards)
 
             def theirs(bare=bare):
                 return bare.encode_batch_fast(documents, add_special_tokens=False)
 
-            ours()
+            ours(_ONE_SPLIT)
             bare_ids = np.concatenate([np.array(encoding.ids, np.int64) for encoding in theirs()])
             assert np.array_equal(_ids_without_frames(shards), bare_ids), "both sides must make the same ids"
             del bare_ids

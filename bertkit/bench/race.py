@@ -98,7 +98,7 @@ def bench_race(
         + ("." if arrived else ", the end of its budget: it did not get there."),
         f"Both are asked for the same masked tokens of the same {_count(inputs, race)} held-out rows, off the clock.",
         f"{'Generated text' if corpus is None else corpus}: {inputs.train.num_tokens / 1e6:.1f} M tokens to train on; "
-        f"{torch.get_num_threads()} threads.",
+        f"{torch.get_num_threads()} threads. Each side ran once, theirs first.",
     ]
     return [row], notes
 

@@ -128,4 +128,4 @@ def _check_installed(library: str) -> None:
     import importlib.util
 
     if importlib.util.find_spec(library) is None:
-        raise ValueError(f"--against {library}: it is not installed; pip install 'bertkit[dev]'")
+        raise ValueError(f"--against {library}: it is not installed; pip install 'bertkit[bench]'")
