@@ -14,7 +14,7 @@ from data_pipelines.batch import PackedBatch, RowBatch
 from data_pipelines.config import MaskConfig
 from data_pipelines.examples import along_tokens, one_if_equal, read_examples, stacked
 from data_pipelines.keyed import row_keys
-from data_pipelines.masking import Masked, mask_tokens
+from data_pipelines.masking import Targets, look_up, mask_tokens
 from data_pipelines.vocabulary import vocabulary_from_ids, vocabulary_of
 from data_pipelines.words import WordTable, ideograph_starts, word_table
 
@@ -157,45 +157,40 @@ class MaskingCollator:
         """Collate one batch of examples."""
         given = read_examples(examples, with_words=self.config.unit == "word")
         rows, keys_R = given.rows, self._row_keys(given.row_ids, given.epochs, len(examples))
-        masked, starts_word_T = self._mask(rows, keys_R, given.step, given.protected_T, given.tokenizer_words)
+        targets, starts_word_T = self._mask(rows, keys_R, given.step, given.protected_T, given.tokenizer_words)
         if self.layout == "padded":
-            return self._padded(rows, masked, given.attended_T, given.columns)
+            return self._padded(rows, targets, given.attended_T, given.columns)
         if given.attended_T is not None:
-            return self._packed(*_attended_only(rows, masked, starts_word_T, given.attended_T))
-        return self._packed(rows, masked, starts_word_T)
+            return self._packed(*_attended_only(rows, targets, starts_word_T, given.attended_T))
+        return self._packed(rows, targets, starts_word_T)
 
     def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
-        """Collate rows that lie end to end already, as the shards hand them out."""
-        keys_R = row_keys(row_ids, self.seed, one_if_equal(epochs))
-        masked, starts_word_T = self._mask(rows, keys_R, step)
-        return self._packed(rows, masked, starts_word_T)
+        """Collate rows that lie end to end already, as the shards hand them out; the rows stay as they are."""
+        rows, keys_R = RowBatch(rows.ids_T.copy(), *rows[1:]), row_keys(row_ids, self.seed, one_if_equal(epochs))
+        targets, starts_word_T = self._mask(rows, keys_R, step)
+        return self._packed(rows, targets, starts_word_T)
 
     def _mask(
         self, rows: RowBatch, keys_R, step: int | None, protected_T=None, tokenizer_words: bool = False
-    ) -> tuple[Masked, np.ndarray | None]:
-        ids_T, starts_word_T, rate = rows.ids_T, rows.starts_word_T, self._rate(step)
-        try:
-            if tokenizer_words and self.vocabulary.tokens is not None:
-                starts_word_T = starts_word_T | self._ideographs()[ids_T]
-            elif starts_word_T is None and (self.config.unit == "word" or self.layout == "packed"):
-                starts_word_T = self._word_starts(ids_T)
-            masked = mask_tokens(
-                ids_T,
-                rows.row_starts,
-                keys_R,
-                self.vocabulary.masking,
-                self.config,
-                rate=rate,
-                protected_T=protected_T,
-                starts_word_T=starts_word_T,
-            )
-        except IndexError:  # looking an id up in a table finds out without a pass over all ids
-            vocab_size = len(self.vocabulary.masking.maskable_V)
-            raise ValueError(
-                f"a token id lies outside the vocabulary of {vocab_size}: "
-                f"the ids run from {ids_T.min()} to {ids_T.max()}"
-            ) from None
-        return masked, starts_word_T
+    ) -> tuple[Targets, np.ndarray | None]:
+        """Choose targets and corrupt the rows there; returns them, and where words start if that is known."""
+        ids_T, starts_word_T = rows.ids_T, rows.starts_word_T
+        if tokenizer_words and self.vocabulary.tokens is not None:
+            starts_word_T = starts_word_T | look_up(self._ideographs(), ids_T)
+        elif starts_word_T is None and (self.config.unit == "word" or self.layout == "packed"):
+            starts_word_T = self._word_starts(ids_T)
+        targets = mask_tokens(
+            ids_T,
+            rows.row_starts,
+            keys_R,
+            self.vocabulary.masking,
+            self.config,
+            rate=self._rate(step),
+            protected_T=protected_T,
+            starts_word_T=starts_word_T,
+        )
+        ids_T[targets.places] = targets.stands
+        return targets, starts_word_T
 
     def _rate(self, step: int | None) -> float:
         if not callable(self.rate):
@@ -234,12 +229,12 @@ class MaskingCollator:
         first, self._rows_drawn = self._rows_drawn, self._rows_drawn + num_rows
         return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity())
 
-    def _padded(self, rows: RowBatch, masked: Masked, attended_T, columns: dict[str, list]) -> dict[str, Any]:
+    def _padded(self, rows: RowBatch, targets: Targets, attended_T, columns: dict[str, list]) -> dict[str, Any]:
         lengths = rows.row_starts[1:] - rows.row_starts[:-1]
         width = int(np.maximum.reduce(lengths))
         if self.pad_to_multiple_of:
             width = -(-width // self.pad_to_multiple_of) * self.pad_to_multiple_of
-        shape, num_tokens = (len(lengths), width), len(masked.input_ids)
+        shape, num_tokens = (len(lengths), width), len(rows.ids_T)
         # None where every row is full.
         filled = None if len(lengths) * width == num_tokens else _filled(lengths, width, self.vocabulary.pads_left)
 
@@ -255,9 +250,9 @@ class MaskingCollator:
         else:
             attention_mask = _filled_with(1, shape) if filled is None else filled.astype(np.int64)
         labels_T = _filled_with(IGNORED, num_tokens)
-        labels_T[masked.target_index] = masked.target_ids
+        labels_T[targets.places] = targets.ids
         batch: dict[str, Any] = {
-            "input_ids": spread(masked.input_ids, self.vocabulary.pad_id),
+            "input_ids": spread(rows.ids_T, self.vocabulary.pad_id),
             "attention_mask": attention_mask,
             "labels": spread(labels_T, IGNORED),
         }
@@ -268,18 +263,19 @@ class MaskingCollator:
             batch[name] = stacked(values) if flat_T is None else spread(flat_T, 0)
         return self._finish(batch)
 
-    def _packed(self, rows: RowBatch, masked: Masked, starts_word_T) -> PackedBatch:
+    def _packed(self, rows: RowBatch, targets: Targets, starts_word_T) -> PackedBatch:
         starts = rows.sequence_starts
         lengths = starts[1:] - starts[:-1]
-        index = masked.target_index
         arrays = {
-            "input_ids": masked.input_ids,
-            "position_ids": np.arange(len(masked.input_ids)) - starts[:-1].repeat(lengths),
+            "input_ids": rows.ids_T,
+            "position_ids": np.arange(len(rows.ids_T)) - starts[:-1].repeat(lengths),
             "cu_seqlens": starts.astype(np.int32),
-            "target_index": index,
-            "target_ids": masked.target_ids,
-            "target_kind": masked.target_kind,
-            "target_starts_word": np.ones(len(index), bool) if starts_word_T is None else starts_word_T[index],
+            "target_index": targets.places,
+            "target_ids": targets.ids,
+            "target_kind": targets.kind,
+            "target_starts_word": (
+                np.ones(len(targets.places), bool) if starts_word_T is None else starts_word_T[targets.places]
+            ),
         }
         return PackedBatch(max_seqlen=int(lengths.max(initial=0)), **self._finish(arrays))
 
@@ -320,13 +316,13 @@ def _filled(lengths: np.ndarray, width: int, pads_left: bool) -> np.ndarray:
     return places >= (width - lengths)[:, None] if pads_left else places < lengths[:, None]
 
 
-def _attended_only(rows: RowBatch, masked: Masked, starts_word_T, attended_T):
+def _attended_only(rows: RowBatch, targets: Targets, starts_word_T, attended_T):
     """The same without unattended tokens; none of them is a target."""
     before = np.concatenate([[0], np.cumsum(attended_T)])  # attended tokens before each place
     borders = before[rows.row_starts]
-    kept = masked._replace(input_ids=masked.input_ids[attended_T], target_index=before[masked.target_index])
     starts_word_T = None if starts_word_T is None else starts_word_T[attended_T]
-    return rows._replace(row_starts=borders, sequence_starts=borders), kept, starts_word_T
+    rows = RowBatch(rows.ids_T[attended_T], borders, borders)
+    return rows, targets._replace(places=before[targets.places]), starts_word_T
 
 
 def _process_identity() -> tuple[int, int]:

@@ -186,7 +186,7 @@ def _integers(name: str, rows: list) -> np.ndarray:
             joined = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         if joined.ndim == 1 and joined.dtype.kind in "iub":
             joined = joined.astype(np.int64, copy=False)
-            if joined.min(initial=0) == 0:
+            if np.minimum.reduce(joined, initial=0) == 0:
                 return joined
     except (TypeError, ValueError, OverflowError):
         pass  # the sentence below says what is wrong

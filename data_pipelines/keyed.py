@@ -34,7 +34,7 @@ def fold(seed: int, *parts: int) -> int:
     """One 64-bit key for a seed and further integers."""
     key = _mix_integer(seed)
     for part in parts:
-        key = _mix_integer(key + GOLDEN * (part + 1))
+        key = _mix_integer(key + GOLDEN * (int(part) + 1))
     return key
 
 

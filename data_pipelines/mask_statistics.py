@@ -6,7 +6,7 @@ import numpy as np
 
 from data_pipelines.batch import PackedBatch, RowBatch
 from data_pipelines.config import MaskConfig
-from data_pipelines.masking import KEPT, MASKED, RANDOM
+from data_pipelines.masking import KEPT, MASKED, RANDOM, row_sums
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class MaskStatistics:
         self.random_is_original += int((~changed_T[index] & (kind == RANDOM)).sum())
         self.specials_touched += int(((chosen_T | changed_T) & ~maskable_T).sum())
         self.unselected_changed += int((changed_T & ~chosen_T).sum())
-        for start, end in zip(before.row_starts[:-1], before.row_starts[1:], strict=True):
-            self.rows_without_target += bool(maskable_T[start:end].any() and not chosen_T[start:end].any())
+        maskable_R, chosen_R = (row_sums(flags_T, before.row_starts) for flags_T in (maskable_T, chosen_T))
+        self.rows_without_target += int(((maskable_R > 0) & (chosen_R == 0)).sum())
 
     def rates(self, config: MaskConfig, drawable: int) -> list[MaskRate]:
         """Every count beside what the config asks for; `drawable` tokens can be drawn at random."""

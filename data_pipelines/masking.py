@@ -33,22 +33,22 @@ class MaskVocabulary(NamedTuple):
     """ids that may stand in for another token."""
 
 
-class Masked(NamedTuple):
-    """A batch after masking."""
+class Targets(NamedTuple):
+    """What masking chose and what it does to it."""
 
-    input_ids: np.ndarray
-    """(T,) corrupted ids."""
-    target_index: np.ndarray
+    places: np.ndarray
     """(M,) where the targets are, ascending."""
-    target_ids: np.ndarray
+    ids: np.ndarray
     """(M,) what stood there."""
+    stands: np.ndarray
+    """(M,) what is to stand there."""
     is_unmasked: np.ndarray
-    """(M,) whether something else than [MASK] stands there now."""
+    """(M,) whether it was drawn at random or kept, and not masked."""
     is_kept: np.ndarray
-    """(M,) whether that is the token itself."""
+    """(M,) whether it was kept."""
 
     @property
-    def target_kind(self) -> np.ndarray:
+    def kind(self) -> np.ndarray:
         """(M,) MASKED, RANDOM or KEPT."""
         return self.is_unmasked.view(np.uint8) + self.is_kept
 
@@ -63,13 +63,13 @@ def mask_tokens(
     rate: float,
     protected_T: np.ndarray | None = None,
     starts_word_T: np.ndarray | None = None,
-) -> Masked:
-    """Choose targets in every row and corrupt them.
+) -> Targets:
+    """Choose targets in every row, and what is to stand there.
 
     `row_starts` holds R+1 borders; `protected_T` marks further tokens never to choose; `starts_word_T` marks the
     first token of each word and is needed for unit "word" alone.
     """
-    maskable_T = vocabulary.maskable_V[ids_T]
+    maskable_T = look_up(vocabulary.maskable_V, ids_T)
     if protected_T is not None:
         maskable_T &= ~protected_T
     arrival_T, bits_T, first_of_unit_T = _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config)
@@ -89,9 +89,17 @@ def mask_tokens(
     # The bits were small enough, and their trailing half fell into a range: that tells nothing of their remainder.
     draws = below(bits_T[target_index[replaced]], len(vocabulary.drawable))
     stands[replaced] = vocabulary.drawable[draws]
-    corrupted_T = ids_T.copy()
-    corrupted_T[target_index] = stands
-    return Masked(corrupted_T, target_index, target_ids, is_unmasked, is_kept)
+    return Targets(target_index, target_ids, stands, is_unmasked, is_kept)
+
+
+def look_up(table_V: np.ndarray, ids_T: np.ndarray) -> np.ndarray:
+    """What a table over the vocabulary holds for the ids, none of which is negative."""
+    try:
+        return table_V[ids_T]
+    except IndexError:
+        raise ValueError(
+            f"a token id lies outside the vocabulary of {len(table_V)}: the ids run from {ids_T.min()} to {ids_T.max()}"
+        ) from None
 
 
 def _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config):
@@ -158,7 +166,7 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ke
     """
     lengths = row_starts[1:] - row_starts[:-1]
     counted_T = maskable_T if first_of_unit_T is None else maskable_T & first_of_unit_T
-    counted_R = _row_sums(counted_T, row_starts)
+    counted_R = row_sums(counted_T, row_starts)
     rounding_R = mix(keys_R ^ _ROUNDING) / 2.0**64
     wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, 1))
 
@@ -175,7 +183,7 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ke
     if first_of_unit_T is None:
         # Tokens of one span arrive together: of the last span only as many as are still wanted. Which, is turned by
         # chance, or the ends of a row, always the ends of a span, would be chosen more often than its middle.
-        surplus_R = _row_sums(chosen_T, row_starts) - wanted_R
+        surplus_R = row_sums(chosen_T, row_starts) - wanted_R
         if surplus_R.any():
             tied = np.flatnonzero(chosen_T & (order_T == last_T))
             row_of_tied = np.searchsorted(row_starts, tied, side="right") - 1
@@ -203,7 +211,8 @@ def _with_every_row(chosen_T, arrival_T, maskable_T, row_starts):
     return chosen_T.nonzero()[0]
 
 
-def _row_sums(flags_T, row_starts):
+def row_sums(flags_T: np.ndarray, row_starts: np.ndarray) -> np.ndarray:
+    """(R,) how many flags of each row are true."""
     totals = np.zeros(len(flags_T) + 1, np.int64)
     np.cumsum(flags_T, out=totals[1:])
     return totals[row_starts[1:]] - totals[row_starts[:-1]]

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data_pipelines.masking import look_up
+
 Segmenter = Callable[[str], Iterable[str]]
 """Splits a text into words that, put together again, give the text."""
 
@@ -28,7 +30,7 @@ class WordTable(NamedTuple):
     class_V: np.ndarray | None
 
     def starts(self, ids_T: np.ndarray) -> np.ndarray:
-        starts_T = self.always_V[ids_T]
+        starts_T = look_up(self.always_V, ids_T)
         starts_T[:1] = True
         if self.class_V is not None:
             class_T = self.class_V[ids_T]

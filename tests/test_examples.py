@@ -95,6 +95,7 @@ def test_numpy_integers_are_integers():
         (PLAIN | {"special_ids": [500]}, None, "outside a vocabulary"),
         (PLAIN, [[2, 100, 3]], "outside the vocabulary of 100"),
         (PLAIN, [[2, 5, 3], [2, -1, 3]], "input_ids of example 1 must hold numbers from 0 on, got -1"),
+        (PLAIN, [np.array([2, 2**64 - 1], np.uint64)], "input_ids must hold integers of 64 bits"),
         (PLAIN, [], "empty batch"),
         (PLAIN, [{"ids": [1]}], "needs input_ids"),
         (PLAIN | {"unit": "word"}, [[2, 7, 3]], "whole words need a tokenizer"),

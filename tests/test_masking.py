@@ -1,6 +1,7 @@
 """What masking promises: the rates, the 80/10/10 split, and nothing else touched, in every unit and count mode."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,10 +29,20 @@ def rows_of(lengths, seed=0):
     return ids, starts, rng.random(starts[-1]) < 0.6
 
 
-def mask(ids, starts, words, config, seed=1, row_ids=None, **options):
+class Masked(NamedTuple):
+    input_ids: np.ndarray
+    target_index: np.ndarray
+    target_ids: np.ndarray
+    target_kind: np.ndarray
+
+
+def mask(ids, starts, words, config, seed=1, row_ids=None, **options) -> Masked:
     keys = row_keys(np.arange(len(starts) - 1) if row_ids is None else row_ids, seed, 0)
     options = {"rate": config.rate, "starts_word_T": words} | options
-    return mask_tokens(ids, starts, keys, VOCABULARY, config, **options)
+    targets = mask_tokens(ids, starts, keys, VOCABULARY, config, **options)
+    now = ids.copy()
+    now[targets.places] = targets.stands
+    return Masked(now, targets.places, targets.ids, targets.kind)
 
 
 def units_of(ids, starts, words):
@@ -198,11 +209,30 @@ def test_every_ordinary_token_is_drawn_equally_often(unit, count):
     assert abs(spread - len(counts)) < 5 * np.sqrt(2 * len(counts))
 
 
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ("token", [2, *range(10, 27), 4, 4, 29, 3]),
+        ("word", [2, *range(10, 27), 4, 4, 4, 3]),
+        ("span", [2, 85, 27, 16, 57, 90, 43, 21, *range(17, 28), 4, 29, 3]),
+    ],
+)
+def test_masks_stay_the_same_from_version_to_version(unit, expected):
+    """A run that goes on under another version must meet the masks it would have met."""
+    ids, words = np.array([2, *range(10, 30), 3]), np.array([True, *[True, False, True] * 7])
+    vocabulary = MaskVocabulary(MASK_ID, ~SPECIAL[:100], np.arange(5, 100))
+    keys = row_keys(np.array([3]), 7, 2)
+    config = MaskConfig(unit=unit, rate=0.3)
+    targets = mask_tokens(ids, np.array([0, 22]), keys, vocabulary, config, rate=0.3, starts_word_T=words)
+    ids[targets.places] = targets.stands
+    assert ids.tolist() == expected
+
+
 def test_other_epochs_and_seeds_mask_otherwise():
     ids, starts, _ = rows_of([128] * 8)
     config = MaskConfig()
     keys = [row_keys(np.arange(8), seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
-    masks = [mask_tokens(ids, starts, key, VOCABULARY, config, rate=0.15).target_index.tolist() for key in keys]
+    masks = [mask_tokens(ids, starts, key, VOCABULARY, config, rate=0.15).places.tolist() for key in keys]
     assert masks[0] != masks[1] != masks[2] != masks[0]
 
 

@@ -1,6 +1,5 @@
 """The plan: every row once an epoch, whatever the step sizes, ranks and restarts, at any corpus size."""
 
-import time
 import tracemalloc
 
 import numpy as np
@@ -83,7 +82,6 @@ def test_a_billion_rows_cost_what_a_thousand_do():
     plan = Plan(10**9, 256, seed=1)
     plan.rows_of_step(0)
     tracemalloc.start()
-    began = time.process_time()
     for step in (0, 10**6, 10**9, 10**12):
         rows = plan.rows_of_step(step)
         assert len(set(rows.row_ids.tolist())) == 256
@@ -92,7 +90,6 @@ def test_a_billion_rows_cost_what_a_thousand_do():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
-    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("global_batch", [0, ((1, 4),), ((0, 4), (0, 8)), ((0, 4), (3, 0)), ((0, 4), (5, 1), (3, 1))])
