@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from grammar import documents, write_corpus
 
+from bertkit import inspect_masks
 from bertkit.cli import main
 from bertkit.inspect_masks import rows_from_shards, rows_from_texts
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
@@ -83,7 +84,18 @@ def test_a_changing_rate_is_shown_at_its_steps(home, capsys):
 def test_the_rows_are_those_of_the_shards_under_their_own_numbers(home):
     source = rows_from_shards(home / "data", sample=5)
     assert source.row_ids.tolist() == list(range(5))
-    assert np.array_equal(source.rows.ids_T, open_rows(home / "data").gather(np.arange(5)).ids_T)
+    assert np.array_equal(source.gather(source.row_ids).ids_T, open_rows(home / "data").gather(np.arange(5)).ids_T)
+
+
+def test_rows_are_measured_a_few_at_a_time(home, capsys, monkeypatch):
+    def measured() -> str:
+        schedule = ["--rate", "0.6", "--final-rate", "0.2", "--steps", "10"]
+        assert main(["inspect-masks", "--data", str(home / "data"), *schedule]) == 0
+        return capsys.readouterr().out
+
+    at_once = measured()
+    monkeypatch.setattr(inspect_masks, "_ROWS_AT_ONCE", 7)
+    assert measured() == at_once
 
 
 @pytest.mark.parametrize(
@@ -126,5 +138,5 @@ def test_a_clause_of_chinese_is_many_words_to_a_byte_level_tokenizer_too(tmp_pat
     (tmp_path / "c.txt").write_text("我来到北京", encoding="utf-8")
     corpus, config = CorpusConfig(corpus=[str(tmp_path / "c.txt")]), TokenizerConfig(kind="bpe", vocab_size=270)
     train_tokenizer(corpus, config, tmp_path / "bpe")
-    rows = rows_from_texts(tmp_path / "bpe", ["我来到北京"]).rows
+    rows = rows_from_texts(tmp_path / "bpe", ["我来到北京"]).gather(np.arange(1))
     assert rows.starts_word_T[1:-1].sum() == 5

@@ -1,6 +1,7 @@
 """The verbs of the data line: tokenizer, prepare, inspect-masks."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from bertkit.fields import add_flags, from_flags
@@ -109,10 +110,17 @@ def _doctor(arguments: argparse.Namespace) -> None:
 def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_000) -> None:
     from itertools import islice
 
+    from bertkit.progress import progress_bar
     from data_pipelines.corpus import read_documents
     from data_pipelines.doctor import examine
 
-    found = examine(tokenizer, (document.text for document in islice(read_documents(corpus), max_documents)))
+    def texts() -> Iterator[str]:
+        for place, document in enumerate(islice(read_documents(corpus), max_documents)):
+            update(place, None, f"{place:,} documents")
+            yield document.text
+
+    with progress_bar("examining the tokenizer") as update:
+        found = examine(tokenizer, texts())
     if not found.num_tokens:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to examine the tokenizer on")
     examples = ", ".join(f"{_shown(text)} {count}×" for text, count in found.unknown_examples)
@@ -234,6 +242,7 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
             raise ValueError("a text to mask is empty")
 
     from bertkit.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
+    from bertkit.progress import progress_bar
 
     if arguments.data is not None:
         source = rows_from_shards(arguments.data, arguments.sample)
@@ -247,6 +256,7 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
         show=arguments.show,
         step=step,
         total_steps=total_steps,
+        progress=progress_bar("measuring the masks") if arguments.data is not None else None,
     )
 
 
