@@ -9,6 +9,7 @@ EXPORT = "export"
 # What a model folder needs; code and pickles are never fetched.
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
 
 
@@ -25,9 +26,9 @@ def resolve(folder: str | Path) -> Path:
         if not (path / EXPORT).is_dir() and (path / "recipe.yaml").exists():
             raise ValueError(f"{path} is a run that has no model yet; run its command again and let it end")
         return path / EXPORT if (path / EXPORT).is_dir() else path
-    if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt"):
-        raise ValueError(f"{path} is a pickle, which runs code when opened; {CONVERT}")
     if path.is_file():
+        if path.suffix in _PICKLES:
+            raise ValueError(f"{path} is a pickle, which runs code when opened; {CONVERT}")
         raise ValueError(f"{path} is a file; name the folder with config.json and model.safetensors")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
         raise ValueError(f"there is no folder {name!r}")
@@ -48,7 +49,7 @@ def check_weights(folder: Path) -> None:
     """Refuse a folder that holds no weights that can be opened."""
     if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
         return
-    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
     if pickles:
         raise ValueError(f"{folder} holds {pickles[0]}, a pickle, which runs code when opened; {CONVERT}")
     raise ValueError(f"{folder} holds no {SINGLE}")

@@ -1,15 +1,14 @@
 """Runs whose text is hostile, and the pages that are made of them."""
 
-import json
 from pathlib import Path
 
 import pytest
 from grammar import documents
+from report_runs import EVIL, write_run
 
 from bertkit.cli import main
 from bertkit.report.training_report import write_report
 
-EVIL = '<script>window.pwned = "{}"</script>'
 RECIPE = [
     *("data.seq_len=64", "data.validation_share=0.2", "tokenizer.vocab_size=200", "model.hidden_size=32"),
     *("model.num_hidden_layers=2", "model.num_attention_heads=2", "model.intermediate_size=64", "train.steps=6"),
@@ -49,11 +48,3 @@ def pages(run, tagger, tmp_path_factory) -> dict[str, Path]:
         "tagger": write_report([tagger], folder / "tagger.html"),
         "both": write_report([run, tagger], folder / "both.html"),
     }
-
-
-def write_run(folder: Path, records: list[dict], scores: object = None) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    if scores is not None:
-        (folder / "scores.json").write_text(json.dumps(scores))
-    return folder

@@ -90,6 +90,11 @@ def test_a_pickle_is_refused_and_its_code_never_runs(name, folder, tmp_path):
     assert not trace.exists()
 
 
+def test_a_pickle_that_is_not_there_is_not_called_one(tmp_path):
+    with pytest.raises(ValueError, match="there is no folder"):
+        bertkit.load(tmp_path / "model.pt")
+
+
 @pytest.mark.parametrize("header", [2**63, 2**40, 200_000_000, 10**6])
 def test_an_oversized_header_is_refused(header, folder):
     (folder / "model.safetensors").write_bytes(header.to_bytes(8, "little") + b"{}" + bytes(1000))

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 import torch
-from report_fixtures import EVIL, write_run
+from report_runs import EVIL, write_run
 
 from bertkit.cli import main
 from bertkit.report.curves import LEARNING, MOST_POINTS, chart_data, thinned, written

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from browser import Browser, find_browser
-from report_fixtures import EVIL
+from report_runs import EVIL
 
 pytest_plugins = ["report_fixtures"]
 torch.set_num_threads(1)

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -89,6 +90,9 @@ class Parser(argparse.ArgumentParser):
             known = [option for action in self._actions for option in action.option_strings]
             match = nearest(flag, known)
             message = f"unknown argument {flag!r}" + (f"; did you mean {match!r}?" if match else "")
+        elif choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            match = nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
+            message += f"; did you mean {match!r}?" if match else ""
         print(f"{self.prog}: {printable(message)}\nTry '{self.prog} --help'.", file=sys.stderr)
         raise SystemExit(2)
 

@@ -70,7 +70,7 @@ TYPOS = {
     "pretrian bert-mini": "did you mean 'pretrain'?",
     "finetune nre": "did you mean 'ner'?",
     "finetune ner data.trian=x": "did you mean 'data.train'?",
-    "tokenizer trian": "invalid choice: 'trian'",
+    "tokenizer trian": "did you mean 'train'?",
     "tokenizer train --vocab-sze 9": "did you mean '--vocab-size'?",
     "tokenizer train --corpus absent.txt --out x --vocab-size -3": "vocab",
     "prepare --corpus absent.txt --tokenizer absent --out x --seq-len nan": "seq",
@@ -81,7 +81,7 @@ TYPOS = {
     "tag --modl absent": "did you mean '--model'?",
     "evaluate absent absent.txt --mask-rate nan": "mask",
     "report absent": "absent",
-    "bench stp": "stp",
+    "bench stp": "did you mean 'step'?",
 }
 
 
