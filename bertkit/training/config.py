@@ -41,7 +41,7 @@ class TrainConfig:
     """Recompute each layer in the backward pass: about a third more time, far less memory."""
 
     compile: bool = False
-    """Compile the model with torch.compile: slow first steps, faster later ones."""
+    """Compile the model with torch.compile; it is meant for GPUs, and takes long for the first steps."""
 
     max_bad_steps: int = 10
     """So many steps in a row with a loss or gradient that is not finite end the run; fewer are skipped."""
