@@ -96,10 +96,10 @@ def inspect_rows(
 
     seen_at = {step: MaskStatistics() for step in steps}
     with progress or nullcontext(lambda done, total, note: None) as update:
-        for (place, then), first in itertools.product(enumerate(steps), range(0, num_rows, _ROWS_AT_ONCE)):
+        for then, first in itertools.product(steps, range(0, num_rows, _ROWS_AT_ONCE)):
             rows, batch = masked(source.row_ids[first : first + _ROWS_AT_ONCE], then)
             seen_at[then].add(rows, batch, masking.maskable_V)
-            done = place * num_rows + seen_at[then].rows
+            done = sum(seen.rows for seen in seen_at.values())
             update(done, num_rows * len(steps), f"{done:,} rows")
 
     console = Console(highlight=False, soft_wrap=True)

@@ -1,7 +1,6 @@
 """Batches of documents enter; their token ids and word starts leave in the same order, encoded on all cores."""
 
 import os
-from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel
 
 from data_pipelines.corpus import Document
+from data_pipelines.examples import naturals
 from data_pipelines.shards import token_type
 from data_pipelines.tokenizer import Tokenizer
 from data_pipelines.words import (
@@ -31,7 +31,7 @@ from data_pipelines.words import (
 
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
 _MAX_THREADS = 16
-"""On two cores a fifteenth of the time holds Python's lock, which one thread has at a time: more would wait for it."""
+"""About a sixteenth of the work holds Python's lock, which one thread has at a time: more would wait for it."""
 _switching = Lock()
 _switched: list[str | None] = []
 """For each run of `encode_ahead`, what the switch of the tokenizers' own threads was before."""
@@ -97,8 +97,8 @@ def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list
 
     def encode(batch: list[Document]) -> Encoded:
         encodings = encode_batch([document.text for document in batch], add_special_tokens=False)
-        lengths, ids_T = _end_to_end(encoding.ids for encoding in encodings)
-        ids_T = ids_T.astype(id_type)
+        rows = [encoding.ids for encoding in encodings]
+        lengths, ids_T = list(map(len, rows)), naturals(rows).astype(id_type)
         if segmenter:
             pairs = zip(batch, encodings, strict=True)
             with segmenting:
@@ -110,7 +110,7 @@ def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list
             starts_word_T = table.starts(ids_T)
         else:
             assert ideograph_V is not None
-            _, word_T = _end_to_end(encoding.word_ids for encoding in encodings)
+            word_T = naturals([encoding.word_ids for encoding in encodings])
             starts_word_T = starts_from_word_ids(word_T) | ideograph_V[ids_T]
         starts_word_T[[end for end in accumulate(lengths) if end < len(ids_T)]] = True
         return Encoded(lengths, ids_T, starts_word_T)
@@ -156,12 +156,3 @@ def _shown_words(tokenizer: Tokenizer) -> WordTable | None:
     if isinstance(backend.model, BPE) and isinstance(backend.pre_tokenizer, ByteLevel):
         return word_table(backend.get_vocab(), tokenizer.vocab_size)
     return None
-
-
-def _end_to_end(rows: Iterable[list]) -> tuple[list[int], np.ndarray]:
-    """The lengths of the rows, and all their numbers."""
-    numbers, lengths = array("I"), []  # takes a list in a quarter of the time that numpy does
-    for row in rows:
-        numbers.fromlist(row)
-        lengths.append(len(row))
-    return lengths, np.frombuffer(numbers, np.uint32) if numbers else np.empty(0, np.uint32)
