@@ -33,10 +33,10 @@ test-faults: $(READY) ## Run the fault tests with their full counts and print th
 	$(BIN)/python -m pytest -m 'faults or (row and not everyday)' -n auto
 
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
-	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/test_fuzz_data.py tests/test_fuzz_models.py tests/test_fuzz_recipes.py
+	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz
 
 soak: $(READY)  ## Pretrain for MINUTES (60) with random kills and changes of the number of processes
-	PYTHONPATH=.:tests:tests/faults $(BIN)/python tests/faults/soak.py --minutes $(MINUTES)
+	PYTHONPATH=.:tests/support $(BIN)/python tests/support/soak.py --minutes $(MINUTES)
 
 clean:          ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bertkit.fill import FillMask as FillMask
+    from bertkit.evaluate.fill import FillMask as FillMask
     from bertkit.finetune.predict import Tagger as Tagger
     from bertkit.hf import load as load
     from bertkit.hf import save as save
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 # Imported on first use: torch alone takes longer than most commands.
 _HOMES = {
-    "FillMask": "bertkit.fill",
+    "FillMask": "bertkit.evaluate.fill",
     "Tagger": "bertkit.finetune.predict",
     "load": "bertkit.hf",
     "save": "bertkit.hf",

@@ -4,22 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from data_pipelines.batch import PackedBatch as PackedBatch
-    from data_pipelines.collator import MaskingCollator as MaskingCollator
-    from data_pipelines.plan import Plan as Plan
-    from data_pipelines.shards import open_rows as open_rows
-    from data_pipelines.tokenizer import load_tokenizer as load_tokenizer
-    from data_pipelines.tokenizer import train_tokenizer as train_tokenizer
-    from data_pipelines.words import starts_from_segments as starts_from_segments
+    from data_pipelines.masks.batch import PackedBatch as PackedBatch
+    from data_pipelines.masks.collator import MaskingCollator as MaskingCollator
+    from data_pipelines.masks.plan import Plan as Plan
+    from data_pipelines.rows.shards import open_rows as open_rows
+    from data_pipelines.vocab.tokenizer import load_tokenizer as load_tokenizer
+    from data_pipelines.vocab.tokenizer import train_tokenizer as train_tokenizer
+    from data_pipelines.vocab.words import starts_from_segments as starts_from_segments
 
 _HOMES = {
-    "MaskingCollator": "collator",
-    "PackedBatch": "batch",
-    "Plan": "plan",
-    "load_tokenizer": "tokenizer",
-    "open_rows": "shards",
-    "starts_from_segments": "words",
-    "train_tokenizer": "tokenizer",
+    "MaskingCollator": "masks.collator",
+    "PackedBatch": "masks.batch",
+    "Plan": "masks.plan",
+    "load_tokenizer": "vocab.tokenizer",
+    "open_rows": "rows.shards",
+    "starts_from_segments": "vocab.words",
+    "train_tokenizer": "vocab.tokenizer",
 }
 __all__ = list(_HOMES)
 

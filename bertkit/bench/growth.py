@@ -22,12 +22,12 @@ from bertkit.bench.generated import generated_documents
 from bertkit.bench.load import prepared
 from bertkit.bench.measure import Row, announce, apart, compare, interleaved
 from bertkit.bench.step import Workload, make_batch, our_step
-from bertkit.process import make_ready
-from bertkit.recipe import Recipe, read_recipe
-from data_pipelines.collator import MaskingCollator
+from bertkit.config.recipe import Recipe, read_recipe
+from bertkit.run.process import make_ready
 from data_pipelines.config import MaskConfig
-from data_pipelines.loader import load_steps
-from data_pipelines.plan import Plan
+from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.loader import load_steps
+from data_pipelines.masks.plan import Plan
 
 _SHORT_ROWS = Workload(layers=4, width=256, vocab_size=8192, rows=32, length=32, ragged=False)
 _LATE = (0, 10**3, 10**6, 10**9)
@@ -146,7 +146,7 @@ def _recipe(place: Path, tokenizer_path: Path) -> Recipe:
 
 def measure_prepare(recipe: Recipe) -> dict[str, float]:
     """Raw text to finished shards."""
-    from bertkit.training.inputs import prepare_inputs
+    from bertkit.pretrain.inputs import prepare_inputs
 
     with watched_memory() as memory:
         start = time.perf_counter()
@@ -157,11 +157,11 @@ def measure_prepare(recipe: Recipe) -> dict[str, float]:
 
 def measure_train(recipe: Recipe) -> dict[str, float]:
     """A run on prepared text: to its first batch, then some steps."""
-    from bertkit.training.build import build_model
-    from bertkit.training.inputs import prepare_inputs
-    from bertkit.training.optim import build_optimizers
-    from bertkit.training.ranks import start_accelerator, wrap
-    from bertkit.training.step import train_step
+    from bertkit.pretrain.build import build_model
+    from bertkit.pretrain.inputs import prepare_inputs
+    from bertkit.run.optim import build_optimizers
+    from bertkit.run.ranks import start_accelerator, wrap
+    from bertkit.run.step import train_step
 
     make_ready()
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])

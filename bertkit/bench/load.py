@@ -8,15 +8,15 @@ from typing import Literal
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.bench.step import Workload, our_step
-from bertkit.process import make_ready
-from data_pipelines.batch import PackedBatch
-from data_pipelines.collator import MaskingCollator
+from bertkit.run.process import make_ready
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
-from data_pipelines.loader import load_steps
-from data_pipelines.plan import Plan
-from data_pipelines.prepare import prepare
-from data_pipelines.shards import Rows, open_rows
-from data_pipelines.tokenizer import Tokenizer, train_tokenizer
+from data_pipelines.masks.batch import PackedBatch
+from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.loader import load_steps
+from data_pipelines.masks.plan import Plan
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.rows.shards import Rows, open_rows
+from data_pipelines.vocab.tokenizer import Tokenizer, train_tokenizer
 
 _STEP = Workload(layers=4, width=256, vocab_size=8192, rows=32, length=128, ragged=False)
 _LOADED_AT_ONCE = 20

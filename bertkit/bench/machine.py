@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertkit.bench.measure import Row, announce, apart, most_memory
-from bertkit.fields import part
+from bertkit.config.fields import part
+from bertkit.config.recipe import BertSection, Recipe, read_recipe, recipe_values, shipped_recipes
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
-from bertkit.recipe import BertSection, Recipe, read_recipe, recipe_values, shipped_recipes
 
 _GPU_SHARE = 0.4
 """Share of a GPU's peak that an extrapolation to other devices takes for granted."""
@@ -102,16 +102,16 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
 
     from bertkit.bench.measure import interleaved
     from bertkit.model import MaskedLM, build_encoder
-    from bertkit.process import make_ready
-    from bertkit.training.optim import build_optimizers
-    from bertkit.training.peak import count_flops, measure_peak
-    from bertkit.training.ranks import start_accelerator, wrap
-    from bertkit.training.step import accumulate_gradients
-    from data_pipelines.collator import MaskingCollator
-    from data_pipelines.loader import load_steps
-    from data_pipelines.plan import Plan
-    from data_pipelines.shards import open_rows
-    from data_pipelines.tokenizer import load_tokenizer
+    from bertkit.run.optim import build_optimizers
+    from bertkit.run.peak import count_flops, measure_peak
+    from bertkit.run.process import make_ready
+    from bertkit.run.ranks import start_accelerator, wrap
+    from bertkit.run.step import accumulate_gradients
+    from data_pipelines.masks.collator import MaskingCollator
+    from data_pipelines.masks.loader import load_steps
+    from data_pipelines.masks.plan import Plan
+    from data_pipelines.rows.shards import open_rows
+    from data_pipelines.vocab.tokenizer import load_tokenizer
 
     make_ready()
     before = most_memory()
@@ -205,7 +205,7 @@ def _is_large(recipe: Recipe) -> bool:
     """Whether a single row takes about a second on a CPU."""
     import torch
 
-    from bertkit.info import forward_flops
+    from bertkit.hf.info import forward_flops
 
     return not torch.cuda.is_available() and forward_flops(_config(recipe), 0) * recipe.data.seq_len > 3e10
 

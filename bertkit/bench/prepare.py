@@ -9,10 +9,10 @@ import numpy as np
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
-from data_pipelines.corpus import read_documents
-from data_pipelines.prepare import prepare
-from data_pipelines.shards import open_rows
-from data_pipelines.tokenizer import load_tokenizer, train_tokenizer
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.corpus import read_documents
+from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 
 _AS_SHIPPED = PrepareConfig()
 _ONE_SPLIT = PrepareConfig(validation_share=0)

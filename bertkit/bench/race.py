@@ -23,20 +23,20 @@ from torch import Tensor
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce
-from bertkit.process import keep_freed_memory
-from bertkit.recipe import Recipe, read_recipe
-from bertkit.training.budget import decide_steps
-from bertkit.training.build import build_model, warm_start
-from bertkit.training.held_out import MASK_SEED, HeldOut
-from bertkit.training.inputs import Inputs, prepare_inputs
-from bertkit.training.optim import build_optimizers, set_lr
-from bertkit.training.ranks import start_accelerator, wrap
-from bertkit.training.schedule import batch_stages, lr_share
-from bertkit.training.step import train_step
-from data_pipelines.collator import MaskingCollator
+from bertkit.config.recipe import Recipe, read_recipe
+from bertkit.evaluate.held_out import MASK_SEED, HeldOut
+from bertkit.pretrain.budget import decide_steps
+from bertkit.pretrain.build import build_model, warm_start
+from bertkit.pretrain.inputs import Inputs, prepare_inputs
+from bertkit.run.optim import build_optimizers, set_lr
+from bertkit.run.process import keep_freed_memory
+from bertkit.run.ranks import start_accelerator, wrap
+from bertkit.run.schedule import batch_stages, lr_share
+from bertkit.run.step import train_step
 from data_pipelines.config import MaskConfig
-from data_pipelines.loader import load_steps
-from data_pipelines.plan import Plan
+from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.loader import load_steps
+from data_pipelines.masks.plan import Plan
 
 # B rows, L padded length
 

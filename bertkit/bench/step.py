@@ -13,9 +13,9 @@ from torch import Tensor
 from bertkit.bench.measure import Row, announce, apart, compare, interleaved, most_memory
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder, pack
 from bertkit.model.config import EncoderConfig
-from bertkit.process import keep_freed_memory
-from bertkit.training.peak import step_flops
-from data_pipelines.batch import PackedBatch
+from bertkit.run.peak import step_flops
+from bertkit.run.process import keep_freed_memory
+from data_pipelines.masks.batch import PackedBatch
 
 
 class Workload(NamedTuple):
@@ -201,8 +201,8 @@ def _their_model(workload: Workload) -> Any:
     """It starts from our weights, so that losses can be compared."""
     import transformers
 
-    from bertkit.hf import layout_of
     from bertkit.hf.config import write_config
+    from bertkit.hf.models import layout_of
     from bertkit.hf.names import weight_table
 
     ours = MaskedLM(build_encoder(workload.config()))

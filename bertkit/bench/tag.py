@@ -16,7 +16,7 @@ from bertkit.finetune.predict import Tagging
 from bertkit.model import BertConfig, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
 from data_pipelines.config import CorpusConfig, TokenizerConfig
-from data_pipelines.tokenizer import Tokenizer, train_tokenizer
+from data_pipelines.vocab.tokenizer import Tokenizer, train_tokenizer
 
 _LABELS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
 _SHAPES: dict[str, EncoderConfig] = {

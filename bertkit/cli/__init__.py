@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        from bertkit.fields import nearest
+        from data_pipelines.table import nearest
 
         kind, _, words = message.partition("unrecognized arguments: ")
         if not kind and words:
@@ -108,7 +108,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name = argv[0]
     if name not in VERBS:
-        from bertkit.fields import nearest
+        from data_pipelines.table import nearest
 
         match = nearest(name, VERBS)
         hint = f"; did you mean {match!r}?" if match else ""

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertkit.fields import add_flags, from_flags
+from bertkit.config.fields import add_flags, from_flags
 from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -81,8 +81,8 @@ def _train(arguments: argparse.Namespace) -> None:
         _check_sources(held_out)
     _make_tokenizer_folder(arguments.out)
 
-    from bertkit.progress import progress_bar
-    from data_pipelines.tokenizer import train_tokenizer
+    from bertkit.terminal import progress_bar
+    from data_pipelines.vocab.tokenizer import train_tokenizer
 
     with progress_bar("training the tokenizer") as update:
         trained = train_tokenizer(
@@ -102,7 +102,7 @@ def _doctor(arguments: argparse.Namespace) -> None:
     _check_sources(corpus)
     _check_tokenizer(arguments.tokenizer)
 
-    from data_pipelines.tokenizer import load_tokenizer
+    from data_pipelines.vocab.tokenizer import load_tokenizer
 
     _print_diagnosis(load_tokenizer(arguments.tokenizer), corpus)
 
@@ -110,9 +110,9 @@ def _doctor(arguments: argparse.Namespace) -> None:
 def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_000) -> None:
     from itertools import islice
 
-    from bertkit.progress import progress_bar
-    from data_pipelines.corpus import read_documents
-    from data_pipelines.doctor import examine
+    from bertkit.terminal import progress_bar
+    from data_pipelines.text.corpus import read_documents
+    from data_pipelines.vocab.doctor import examine
 
     def texts() -> Iterator[str]:
         for place, document in enumerate(islice(read_documents(corpus), max_documents)):
@@ -150,9 +150,9 @@ def _prepare(arguments: argparse.Namespace) -> None:
     _check_sources(corpus)
     _check_tokenizer(arguments.tokenizer)
 
-    from bertkit.progress import progress_bar
-    from data_pipelines.prepare import Part, Progress
-    from data_pipelines.prepare import prepare as prepare_shards
+    from bertkit.terminal import progress_bar
+    from data_pipelines.rows.prepare import Part, Progress
+    from data_pipelines.rows.prepare import prepare as prepare_shards
 
     part = Part.parse(arguments.part) if arguments.part else None
     worked = False
@@ -181,8 +181,8 @@ def _merge(arguments: argparse.Namespace) -> None:
         flags = ", ".join("--" + name.replace("_", "-") for name in others)
         raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
 
-    from data_pipelines.manifest import MANIFEST
-    from data_pipelines.prepare import merge
+    from data_pipelines.rows.manifest import MANIFEST
+    from data_pipelines.rows.prepare import merge
 
     done = (arguments.merge / MANIFEST).exists()
     if done:
@@ -195,9 +195,9 @@ def _merge(arguments: argparse.Namespace) -> None:
 def _print_shards(folder: Path, worked: bool) -> None:
     import sys
 
-    from data_pipelines.manifest import SPLITS
-    from data_pipelines.prepare import unknown_share
-    from data_pipelines.shards import open_rows
+    from data_pipelines.rows.manifest import SPLITS
+    from data_pipelines.rows.prepare import unknown_share
+    from data_pipelines.rows.shards import open_rows
 
     for split in SPLITS:
         rows = open_rows(folder, split)
@@ -241,8 +241,8 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
         if not all(text.strip() for text in arguments.text):
             raise ValueError("a text to mask is empty")
 
-    from bertkit.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
-    from bertkit.progress import progress_bar
+    from bertkit.report.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
+    from bertkit.terminal import progress_bar
 
     if arguments.data is not None:
         source = rows_from_shards(arguments.data, arguments.sample)
@@ -270,14 +270,14 @@ def _make_tokenizer_folder(folder: Path) -> None:
 
 def _check_tokenizer(path: Path) -> None:
     """As below."""
-    from data_pipelines.tokenizer_file import find_tokenizer
+    from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
     find_tokenizer(path)
 
 
 def _check_sources(corpus: CorpusConfig) -> None:
     """A path that is not there is said before anything heavy is imported."""
-    from data_pipelines.corpus import find_sources
+    from data_pipelines.text.corpus import find_sources
 
     find_sources(corpus)
 

@@ -20,10 +20,10 @@ def demo(parser: argparse.ArgumentParser):
     def run(arguments: argparse.Namespace) -> int:
         if arguments.minutes is not None and not 0 < arguments.minutes < 100_000:
             raise ValueError(f"--minutes must lie between 0 and 100,000, got {arguments.minutes}")
-        from bertkit.demo_folder import agreed_minutes
+        from bertkit.demo.folder import agreed_minutes
 
         minutes = agreed_minutes(arguments.dir, arguments.minutes)
-        from bertkit.demo import demo
+        from bertkit.demo.stages import demo
 
         return demo(arguments.dir, minutes, arguments.sentence)
 

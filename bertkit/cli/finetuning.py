@@ -9,12 +9,12 @@ Run = Callable[[argparse.Namespace], int | None]
 def finetune(parser: argparse.ArgumentParser) -> Run:
     """Arguments of `bertkit finetune`."""
     from bertkit.cli.training import add_recipe_arguments
-    from bertkit.finetune.config import FinetuneRecipe, read_finetune_recipe
+    from bertkit.config.finetune import FinetuneRecipe, read_finetune_recipe
 
     add_recipe_arguments(parser, FinetuneRecipe, "finetune", example="data.train=my.conll")
 
     def run(arguments: argparse.Namespace) -> int:
-        from bertkit.recipe import to_yaml
+        from bertkit.config.recipe import to_yaml
 
         recipe = read_finetune_recipe(arguments.recipe, arguments.changes)
         if arguments.print_config:
@@ -57,7 +57,7 @@ def tag(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> None:
         from pathlib import Path
 
-        from bertkit.model_folder import check_named
+        from bertkit.hf.folder import check_named
 
         for file in arguments.files:
             if not Path(file).is_file():

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli import printable
-from bertkit.model_folder import check_named, resolve
+from bertkit.hf.folder import check_named, resolve
 
 if TYPE_CHECKING:
-    from bertkit.fill import Filled
+    from bertkit.evaluate.fill import Filled
 
 Run = Callable[[Namespace], int | None]
 
@@ -58,7 +58,7 @@ def _fill(arguments: Namespace) -> int:
         raise ValueError(f"--top-k must be at least 1, got {arguments.top_k}")
     check_named(arguments.model)
 
-    from bertkit.fill import FillMask
+    from bertkit.evaluate.fill import FillMask
 
     fill_mask = FillMask(arguments.model)
     status = 0
@@ -109,7 +109,7 @@ def _copy(arguments: Namespace) -> None:
         raise ValueError(f"{arguments.folder} is not empty; name a new folder")
 
     from bertkit.hf import load, save
-    from data_pipelines.tokenizer import load_tokenizer
+    from data_pipelines.vocab.tokenizer import load_tokenizer
 
     source = resolve(arguments.source)
     model = load(source)
@@ -126,7 +126,7 @@ def _info(arguments: Namespace) -> None:
 
     from dataclasses import asdict
 
-    from bertkit.info import describe
+    from bertkit.hf.info import describe
 
     found = describe(arguments.folder, arguments.seq_len)
     if arguments.json:

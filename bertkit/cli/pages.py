@@ -38,7 +38,7 @@ def _report(arguments: Namespace) -> None:
 
 
 def _attention(arguments: Namespace) -> None:
-    from bertkit.model_folder import check_named
+    from bertkit.hf.folder import check_named
 
     check_named(arguments.model)
 

@@ -9,27 +9,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertkit.fields import Entry
-    from bertkit.recipe import Verb
+    from bertkit.config.fields import Entry
+    from bertkit.config.recipe import Verb
 
 
 def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Arguments of `bertkit pretrain`."""
-    from bertkit.recipe import Recipe
+    from bertkit.config.recipe import Recipe
 
     add_recipe_arguments(parser, Recipe, "pretrain", example="train.minutes=5")
 
     def run(arguments: argparse.Namespace) -> int:
-        from bertkit.recipe import read_recipe, to_yaml
+        from bertkit.config.recipe import read_recipe, to_yaml
 
         recipe = read_recipe(arguments.recipe, arguments.changes)
         if arguments.print_config:
             print(to_yaml(recipe), end="")
             return 0
-        from bertkit.training.run_folder import check_start
+        from bertkit.run.folder import check_start
 
         check_start(recipe)
-        from bertkit.training.pretrain import pretrain
+        from bertkit.pretrain.train import pretrain
 
         return pretrain(recipe)
 
@@ -38,8 +38,8 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 
 def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Arguments of `bertkit evaluate`."""
-    from bertkit.fields import add_flags, from_flags
-    from bertkit.training.config import EvaluateConfig
+    from bertkit.config.fields import add_flags, from_flags
+    from bertkit.config.sections import EvaluateConfig
 
     parser.add_argument("model", metavar="MODEL", help="folder of a model or of a run, or hf:NAME to download one")
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="text files, folders, globs or hf:NAME")
@@ -48,13 +48,13 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 
     def run(arguments: argparse.Namespace) -> int:
         config = from_flags(EvaluateConfig, arguments)
-        from bertkit.model_folder import check_named
+        from bertkit.hf.folder import check_named
         from data_pipelines.config import CorpusConfig
-        from data_pipelines.corpus import find_sources
+        from data_pipelines.text.corpus import find_sources
 
         find_sources(CorpusConfig(corpus=arguments.corpus))
         check_named(arguments.model)
-        from bertkit.training.evaluate_folder import evaluate_folder, print_scores
+        from bertkit.evaluate.folder import evaluate_folder, print_scores
 
         scores = evaluate_folder(arguments.model, arguments.corpus, config)
         print_scores(scores, as_json=arguments.json)
@@ -73,8 +73,8 @@ def add_recipe_arguments(parser: argparse.ArgumentParser, recipe: type, verb: "V
 
 def _recipes_and_keys(recipe: type, verb: "Verb") -> str:
     """Everything a recipe can say, with its help, below the list of recipes."""
-    from bertkit.fields import entries, groups_of
-    from bertkit.recipe import NOT_IN_A_RECIPE, headline, shipped_recipes
+    from bertkit.config.fields import entries, groups_of
+    from bertkit.config.recipe import NOT_IN_A_RECIPE, headline, shipped_recipes
 
     width = min(shutil.get_terminal_size().columns, 118)
     lines = ["recipes:"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bertkit.finetune.batches import LabeledBatch, by_length, collate
 from bertkit.finetune.windows import Row
-from bertkit.training.ranks import target_logits_of
+from bertkit.run.ranks import target_logits_of
 
 # W words over all sentences, M answers of a batch, K labels
 

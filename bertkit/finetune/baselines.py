@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from data_pipelines.tagged import Sentence
+from data_pipelines.labels.tagged import Sentence
 
 
 def majority_tags(train: list[Sentence], sentences: list[Sentence]) -> list[list[str]]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bertkit.finetune.windows import Row
-from data_pipelines.plan import Plan, share_of_rank
+from data_pipelines.masks.plan import Plan, share_of_rank
 
 # T pieces in the pack, S rows, M answers
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import bertkit
-from bertkit.finetune.config import FinetuneRecipe
+from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.data import Labeled
-from bertkit.training import durable
-from bertkit.training.export import framed_card
+from bertkit.run.export import framed_card
+from data_pipelines import durable
 
 SETTINGS = "tagging.json"
 """How the training data split words, and how long its windows were: text must be tagged as it was learnt."""

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from bertkit.finetune.config import MAY_CHANGE, FinetuneRecipe
-from bertkit.model_folder import HUB_PREFIX, check_named
-from bertkit.recipe import read_recipe
-from bertkit.training.run_folder import check_batch, check_recipe
-from data_pipelines.tagged import check_source
+from bertkit.config.finetune import MAY_CHANGE, FinetuneRecipe
+from bertkit.config.recipe import read_recipe
+from bertkit.hf.folder import HUB_PREFIX, check_named
+from bertkit.run.folder import check_batch, check_recipe
+from data_pipelines.labels.tagged import check_source
 
 
 def check_start(recipe: FinetuneRecipe) -> None:

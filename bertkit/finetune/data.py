@@ -5,13 +5,13 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bertkit.fields import part
-from bertkit.finetune.config import LabeledSection
+from bertkit.config.fields import part
+from bertkit.config.finetune import LabeledSection
 from data_pipelines.config import TaggedConfig
-from data_pipelines.digest import text_hash
-from data_pipelines.tag_schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
-from data_pipelines.tagged import SPAN_RULE, Sentence, read_labeled_texts, read_tagged
-from data_pipelines.word_splitting import SplitRule, learn_rule
+from data_pipelines.labels.schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
+from data_pipelines.labels.tagged import SPAN_RULE, Sentence, read_labeled_texts, read_tagged
+from data_pipelines.labels.word_splitting import SplitRule, learn_rule
+from data_pipelines.text.digest import text_hash
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """What Hugging Face datasets call the parts."""

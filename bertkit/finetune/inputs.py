@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from accelerate import Accelerator
 
-from bertkit.finetune.config import FinetuneRecipe
+from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.data import Labeled, known_words
 from bertkit.finetune.start import Start
 from bertkit.finetune.windows import Frame, Row, WordEncoder, text_rows, word_rows
-from bertkit.training.ranks import agree_on
-from bertkit.training.run_folder import read_facts, write_facts
-from data_pipelines.tag_schemes import inside_of
-from data_pipelines.tagged import Sentence
+from bertkit.run.folder import read_facts, write_facts
+from bertkit.run.ranks import agree_on
+from data_pipelines.labels.schemes import inside_of
+from data_pipelines.labels.tagged import Sentence
 
 
 class Inputs(NamedTuple):

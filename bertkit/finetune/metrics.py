@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_pipelines.tag_schemes import Reading, spans_of
+from data_pipelines.labels.schemes import Reading, spans_of
 
 Tags = Sequence[Sequence[str]]
 """A list of tags for each sentence."""

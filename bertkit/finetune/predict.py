@@ -14,11 +14,11 @@ from bertkit.finetune.answers import word_logits
 from bertkit.finetune.card import SETTINGS
 from bertkit.finetune.windows import Frame, WordEncoder, text_rows, word_rows
 from bertkit.hf import load
+from bertkit.hf.folder import resolve
 from bertkit.model.heads import SequenceClassifier, TokenTagger
-from bertkit.model_folder import resolve
-from data_pipelines.tag_schemes import parse, spans_of
-from data_pipelines.tokenizer import load_tokenizer
-from data_pipelines.word_splitting import SplitRule, WordSplitter
+from data_pipelines.labels.schemes import parse, spans_of
+from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
+from data_pipelines.vocab.tokenizer import load_tokenizer
 
 _CHUNK_SENTENCES, _CHUNK_CHARS = 1024, 1 << 20
 """What is held at once of a stream: enough for batches of equal length, little enough to stay small."""

@@ -8,20 +8,20 @@ from typing import Any
 from accelerate import Accelerator
 from torch import nn
 
+from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.answers import predict_labels
 from bertkit.finetune.card import tagger_card, tagger_settings
-from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.inputs import Inputs
 from bertkit.finetune.learner import Learner
 from bertkit.finetune.looking import score_sentence
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.scoring import baseline_scores, looked_at, main_score, scores_of
-from bertkit.training import durable
-from bertkit.training.export import export_model, write_folder
-from bertkit.training.progress import Progress
-from bertkit.training.run_folder import EXPORT
-from bertkit.training.state import gather_state, restore_state
-from bertkit.training.watch import Watch
+from bertkit.run.export import export_model, write_folder
+from bertkit.run.folder import EXPORT
+from bertkit.run.log import Watch
+from bertkit.run.loop_state import Progress
+from bertkit.run.state import gather_state, restore_state
+from data_pipelines import durable
 
 SCORES = "scores.json"
 

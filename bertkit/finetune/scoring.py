@@ -5,7 +5,7 @@ from typing import Any
 from bertkit.finetune.baselines import majority_tags, word_tags
 from bertkit.finetune.data import Labeled, known_words
 from bertkit.finetune.metrics import confusions, span_scores, unknown_word_scores, word_scores, worst_sentences
-from data_pipelines.tagged import Sentence
+from data_pipelines.labels.tagged import Sentence
 
 _LONGEST_SHOWN = 60
 

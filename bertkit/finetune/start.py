@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 import bertkit
-from bertkit.fields import part
-from bertkit.finetune.config import FinetuneRecipe
+from bertkit.config.fields import part
+from bertkit.config.finetune import FinetuneRecipe
+from bertkit.config.recipe import BertSection, ImportedSection, read_recipe
 from bertkit.finetune.data import Labeled
 from bertkit.hf import Model, load_outline
+from bertkit.hf.folder import HUB_PREFIX, resolve
 from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
-from bertkit.model_folder import HUB_PREFIX, resolve
-from bertkit.recipe import BertSection, ImportedSection, read_recipe
-from bertkit.training import durable
-from bertkit.training.lock import locked
+from bertkit.run.lock import locked
+from data_pipelines import durable
 from data_pipelines.config import CorpusConfig, TokenizerConfig
-from data_pipelines.keyed import fold
-from data_pipelines.tagged import Sentence
-from data_pipelines.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from data_pipelines.labels.tagged import Sentence
+from data_pipelines.masks.keyed import fold
+from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 Head = TokenTagger | SequenceClassifier
 

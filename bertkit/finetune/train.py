@@ -13,10 +13,10 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from bertkit.fields import build
+from bertkit.config.fields import build
+from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.batches import training_steps
 from bertkit.finetune.checks import check_start
-from bertkit.finetune.config import FinetuneRecipe
 from bertkit.finetune.data import read_labeled
 from bertkit.finetune.inputs import Inputs, prepare
 from bertkit.finetune.learner import Learner, class_weights, layer_speed
@@ -24,29 +24,29 @@ from bertkit.finetune.looking import print_results, score_sentence
 from bertkit.finetune.results import SCORES, evaluate, finish_seed, seed_folder, summarise
 from bertkit.finetune.scoring import main_score
 from bertkit.finetune.start import check_labels, find_given, find_start
-from bertkit.process import make_ready
-from bertkit.training.advice import Adviser, free_memory
-from bertkit.training.checkpoint import load_checkpoint
-from bertkit.training.company import Company
-from bertkit.training.lock import locked
-from bertkit.training.optim import build_optimizers, set_lr
-from bertkit.training.peak import count_flops, measure_peak
-from bertkit.training.progress import Progress
-from bertkit.training.ranks import start_accelerator, wrap
-from bertkit.training.resume import resume, save
-from bertkit.training.run_folder import (
+from bertkit.run.advice import Adviser, free_memory
+from bertkit.run.checkpoint import load_checkpoint
+from bertkit.run.folder import (
     CHECKPOINTS,
     EXPORT,
     check_facts,
     make_places,
     write_recipe,
 )
-from bertkit.training.schedule import lr_share
-from bertkit.training.state import restore_state
-from bertkit.training.step import train_step
-from bertkit.training.stopping import StopSignals
-from bertkit.training.watch import Watch
-from data_pipelines.plan import Plan
+from bertkit.run.heartbeat import Company
+from bertkit.run.lock import locked
+from bertkit.run.log import Watch
+from bertkit.run.loop_state import Progress
+from bertkit.run.optim import build_optimizers, set_lr
+from bertkit.run.peak import count_flops, measure_peak
+from bertkit.run.process import make_ready
+from bertkit.run.ranks import start_accelerator, wrap
+from bertkit.run.resume import resume, save
+from bertkit.run.schedule import lr_share
+from bertkit.run.signals import StopSignals
+from bertkit.run.state import restore_state
+from bertkit.run.step import train_step
+from data_pipelines.masks.plan import Plan
 
 
 def finetune(recipe: FinetuneRecipe) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines.tokenizer import Tokenizer
+from data_pipelines.vocab.tokenizer import Tokenizer
 
 _MAX_KNOWN, _LONGEST_KNOWN = 1 << 17, 64
 """Words that an encoder remembers, at the beginning of sentences and inside, and the characters of the longest."""

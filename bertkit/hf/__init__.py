@@ -1,133 +1,25 @@
 """A Hugging Face folder enters, a model leaves, and back, without transformers.
 
-Our own folders have the same layout: config.json, model.safetensors and the tokenizer's files.
+Names are imported on first use, so that `bertkit.hf.folder` does not pay for torch.
 """
 
-from pathlib import Path
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
+if TYPE_CHECKING:
+    from bertkit.hf.models import Model as Model
+    from bertkit.hf.models import load as load
+    from bertkit.hf.models import load_outline as load_outline
+    from bertkit.hf.models import save as save
 
-from bertkit.hf.files import Weights, open_weights, replacing, save_weights
-from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
-from bertkit.hf.names import Weight, weight_table
-from bertkit.model.bert import Bert
-from bertkit.model.build import Encoder, outline_encoder
-from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
-from bertkit.model.modernbert import ModernBert
-from bertkit.model_folder import resolve
-
-Model = Encoder | MaskedLM | TokenTagger | SequenceClassifier
+_HOMES = dict.fromkeys(("Model", "load", "load_outline", "save"), "bertkit.hf.models")
 
 
-def load(folder: str | Path) -> Model:
-    """The model a folder holds (bare encoder, `MaskedLM`, `TokenTagger`, `SequenceClassifier`), in float32, for use.
-
-    Every name and shape is checked against config.json before memory is taken for weights.
-    """
-    path = resolve(folder)
-    with open_weights(path) as weights:
-        layout, model = checked_outline(path, weights.shapes)
-        weights.verify()
-        table = weight_table(layout)
-        state = {row.ours: row.read(weights) for row in table}
-        _check_copies(layout, weights, path)
-    trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    model.load_state_dict(state, assign=True)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(trainable[name])
-    return model.eval()
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
-def load_outline(folder: str | Path) -> Model:
-    """The model that `load` would give, with every name and shape checked, but without memory for its weights."""
-    path = resolve(folder)
-    with open_weights(path) as weights:
-        return checked_outline(path, weights.shapes)[1]
-
-
-def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
-    """Write the folder that `load` and transformers' Auto classes open. A model that was there before gives way as a
-    whole, so a folder with weights is complete and of one model. `tokenizer` is saved with them by its own
-    `save(folder)`; without one, a tokenizer that is there stays."""
-    path = Path(folder)
-    layout = layout_of(model)
-    if tokenizer is not None and tokenizer.vocab_size > layout.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {layout.config.vocab_size}; "
-            "save it with the tokenizer it was trained with"
-        )
-    state = model.state_dict()
-    tensors: dict[str, Tensor] = {}
-    for row in weight_table(layout):
-        tensors.update(row.write(state[row.ours]))
-    with replacing(path) as unfinished:
-        if tokenizer is not None:
-            tokenizer.save(unfinished)
-        write_layout(layout, unfinished, special_ids=getattr(tokenizer, "special", None))
-        save_weights(tensors, unfinished)
-
-
-def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
-    """What config.json asks for, without memory for weights, once the weights' names and shapes agree with it."""
-    layout = read_layout(path, shapes)
-    try:
-        model = outline(layout)
-    except (RuntimeError, OverflowError, TypeError):  # torch counts bytes in 64 bits
-        raise ValueError(f"{path}: config.json asks for more memory than there could be") from None
-    _check(weight_table(layout), model, shapes, layout, path)
-    return layout, model
-
-
-def outline(layout: Layout) -> Model:
-    """The layout's modules, without memory for their weights."""
-    encoder = outline_encoder(layout.config, pooler=layout.pooler)
-    if layout.head == "masked-lm":
-        return MaskedLM(encoder)
-    if layout.head == "tagger":
-        return TokenTagger(encoder, layout.labels)
-    if layout.head == "classifier":
-        return SequenceClassifier(encoder, layout.labels)
-    return encoder
-
-
-def layout_of(model: nn.Module) -> Layout:
-    if isinstance(model, MaskedLM):
-        return Layout.of(model.config, head="masked-lm")
-    if isinstance(model, TokenTagger):
-        return Layout.of(model.config, head="tagger", labels=model.labels)
-    if isinstance(model, SequenceClassifier):
-        return Layout.of(model.config, head="classifier", labels=model.labels)
-    if isinstance(model, (Bert, ModernBert)):
-        return Layout.of(model.config, pooler=isinstance(model, Bert) and model.pooler is not None)
-    raise ValueError(
-        f"only an encoder, a MaskedLM, a TokenTagger or a SequenceClassifier can be saved, got {type(model).__name__}; "
-        "take the model out of its wrapper first"
-    )
-
-
-def _check(table: list[Weight], model: Model, shapes: Shapes, layout: Layout, path: Path) -> None:
-    """Every weight is there, has the shape that config.json says, and is of use."""
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert {row.ours for row in table} == set(expected), set(expected) ^ {row.ours for row in table}
-    for row in table:
-        for name, shape in row.shapes(expected[row.ours]).items():
-            if name not in shapes:
-                raise ValueError(f"{path}: weight {name!r} is missing, but config.json asks for it")
-            if shapes[name] != shape:
-                raise ValueError(f"{path}: weight {name!r} has shape {shapes[name]}, but config.json asks for {shape}")
-    used = {name for row in table for name in row.theirs}
-    for name in sorted(set(shapes) - used):
-        if not layout.ignores(name):
-            raise ValueError(f"{path}: weight {name!r} has no place in a {layout.architecture}")
-
-
-def _check_copies(layout: Layout, weights: Weights, path: Path) -> None:
-    """What tied weights have twice must be the same twice: reading one of two that differ would be a guess."""
-    for name, copy in layout.copies:
-        if name in weights.shapes and copy in weights.shapes and not torch.equal(weights[name], weights[copy]):
-            raise ValueError(
-                f"{path}: config.json ties the head to the embeddings, but {copy!r} differs from {name!r}; "
-                "set tie_word_embeddings to false if the file holds a head of its own"
-            )
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -4,8 +4,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from bertkit.fields import build, nearest
+from bertkit.config.fields import build
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
+from data_pipelines.table import nearest
 
 Family = Literal["bert", "roberta", "modernbert"]
 

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bertkit.model_folder import INDEX, SINGLE, check_weights
+from bertkit.hf.folder import INDEX, SINGLE, check_weights
 
 _DIGEST = "bertkit_sha256"
 # What else readers would take a tokenizer from.

@@ -51,9 +51,9 @@ def attention_of(model_folder: str, text: str) -> Attention:
     import torch
 
     from bertkit.hf import load
-    from bertkit.model_folder import resolve
+    from bertkit.hf.folder import resolve
     from bertkit.report.probe import spelled
-    from data_pipelines.tokenizer import load_tokenizer
+    from data_pipelines.vocab.tokenizer import load_tokenizer
 
     folder = resolve(model_folder)
     model = load(folder)

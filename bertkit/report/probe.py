@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bertkit.report.markup import printable
 
 if TYPE_CHECKING:
-    from bertkit.recipe import Recipe
-    from data_pipelines.mask_statistics import MaskRate
-    from data_pipelines.shards import Rows
-    from data_pipelines.tokenizer import Tokenizer
+    from bertkit.config.recipe import Recipe
+    from data_pipelines.masks.statistics import MaskRate
+    from data_pipelines.rows.shards import Rows
+    from data_pipelines.vocab.tokenizer import Tokenizer
 
 _MASK_ROWS = 512
 _SAMPLE_ROWS = 16
@@ -57,8 +57,8 @@ def probe(folder: Path, facts: dict[str, Any], num_samples: int) -> Probe:
     except (ValueError, OSError) as error:
         found.no_rates = found.no_samples = str(error)
         return found
-    from data_pipelines.shards import open_rows
-    from data_pipelines.tokenizer import load_tokenizer
+    from data_pipelines.rows.shards import open_rows
+    from data_pipelines.vocab.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(rows_folder / "tokenizer")
     try:
@@ -73,7 +73,7 @@ def probe(folder: Path, facts: dict[str, Any], num_samples: int) -> Probe:
 
 
 def _recipe(folder: Path) -> "Recipe":
-    from bertkit.recipe import read_recipe
+    from bertkit.config.recipe import read_recipe
 
     if not (folder / "recipe.yaml").is_file():
         raise ValueError("the folder holds no recipe.yaml")
@@ -84,7 +84,7 @@ def _prepared_rows(recipe: "Recipe", facts: dict[str, Any]) -> Path:
     """The folder of shards that the run was trained on, known by its fingerprint."""
     import json
 
-    from bertkit.training.inputs import cache_folder
+    from bertkit.pretrain.inputs import cache_folder
 
     cache = cache_folder(recipe.data.cache_dir)
     given = [] if recipe.data.prepared is None else [Path(recipe.data.prepared) / "manifest.json"]
@@ -103,8 +103,8 @@ def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tupl
         raise ValueError("the run has no rows to train on")
     import numpy as np
 
-    from data_pipelines.collator import MaskingCollator
-    from data_pipelines.mask_statistics import MaskStatistics
+    from data_pipelines.masks.collator import MaskingCollator
+    from data_pipelines.masks.statistics import MaskStatistics
 
     collator = MaskingCollator.from_config(
         tokenizer, recipe.mask, seed=recipe.run.seed, layout="packed", return_tensors="np"
@@ -129,10 +129,10 @@ def _samples(
     import torch
 
     import bertkit
+    from bertkit.evaluate.held_out import MASK_SEED
     from bertkit.model import MaskedLM
-    from bertkit.training.held_out import MASK_SEED
-    from data_pipelines.collator import MaskingCollator
     from data_pipelines.config import MaskConfig
+    from data_pipelines.masks.collator import MaskingCollator
 
     model = bertkit.load(folder / "export")
     if not isinstance(model, MaskedLM):

@@ -10,7 +10,7 @@ import bertkit
 from bertkit.cli import main
 from bertkit.model import BertConfig, MaskedLM, TokenTagger, build_encoder
 from data_pipelines.config import CorpusConfig, TokenizerConfig
-from data_pipelines.tokenizer import train_tokenizer
+from data_pipelines.vocab.tokenizer import train_tokenizer
 
 
 @pytest.mark.parametrize(

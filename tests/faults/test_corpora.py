@@ -11,9 +11,9 @@ from grammar import documents
 
 from bertkit.cli import main
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
-from data_pipelines.corpus import read_documents
-from data_pipelines.prepare import prepare
-from data_pipelines.tokenizer import train_tokenizer
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.text.corpus import read_documents
+from data_pipelines.vocab.tokenizer import train_tokenizer
 
 GOOD = "anna paints the old house.\n\nboris forgets the letter.\n"
 REFUSED = {
@@ -80,8 +80,8 @@ PEAK = """
 import sys
 from bertkit.bench.measure import most_memory
 from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
-from data_pipelines.prepare import prepare
-from data_pipelines.tokenizer import train_tokenizer
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.vocab.tokenizer import train_tokenizer
 corpus = CorpusConfig(corpus=[sys.argv[1]])
 train_tokenizer(corpus, TokenizerConfig(vocab_size=200, sample_mb=int(sys.argv[3])), sys.argv[2] + "/tokenizer")
 prepare(corpus, sys.argv[2] + "/tokenizer", PrepareConfig(), sys.argv[2] + "/rows")

@@ -9,7 +9,7 @@ import pytest
 from counts import counts
 from runs import EVERY, final_state, newest
 
-from bertkit.training.checkpoint import checkpoints, load_newest
+from bertkit.run.checkpoint import checkpoints, load_newest
 
 FILES = ("manifest.json", "model.safetensors", "optimizer.safetensors", "state.json")
 

@@ -12,7 +12,7 @@ from counts import counts
 from dying import fail_in_save, record_changes
 from runs import EVERY, final_state, newest, start
 
-from bertkit.training.checkpoint import checkpoints, load_checkpoint
+from bertkit.run.checkpoint import checkpoints, load_checkpoint
 
 
 def test_a_disk_that_is_full_while_saving_keeps_what_was_there(home, expected, at_step_10, tried):
@@ -158,7 +158,7 @@ def test_nothing_is_deleted_before_two_checkpoints_are_whole(home, at_step_10, t
 
 def count_before_deletes(folder: Path, log: Path) -> None:
     """Before a checkpoint's folder is removed, load all that are left and write down their steps."""
-    from bertkit.training import durable
+    from data_pipelines import durable
 
     real = durable.remove_folder
 

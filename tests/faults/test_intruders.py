@@ -15,7 +15,7 @@ from small_model import save_small_model
 
 import bertkit
 from bertkit.cli import main
-from bertkit.training.checkpoint import checkpoints, load_newest
+from bertkit.run.checkpoint import checkpoints, load_newest
 
 
 class Planted:

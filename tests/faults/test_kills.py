@@ -14,10 +14,10 @@ from counts import counts
 from dying import MOMENTS, die_in_save, record_changes
 from runs import EVERY, STEPS, dawdle, final_state, newest, reached, wait_until
 
-from bertkit.training.checkpoint import checkpoints, load_checkpoint
-from bertkit.training.company import SILENT_BEATS
-from data_pipelines.plan import Plan
-from data_pipelines.shards import open_rows
+from bertkit.run.checkpoint import checkpoints, load_checkpoint
+from bertkit.run.heartbeat import SILENT_BEATS
+from data_pipelines.masks.plan import Plan
+from data_pipelines.rows.shards import open_rows
 
 
 @counts(everyday=3, full=50)
@@ -119,7 +119,7 @@ def test_kills_at_awkward_steps_change_nothing(home, undisturbed, expected, tmp_
 
 def note_rows(log: Path, last_step: int | None) -> None:
     """Write down the rows of every step that is trained, and be killed before the last one."""
-    from bertkit.training import pretrain
+    from bertkit.pretrain import train as pretrain
 
     real_step, real_rows = pretrain.train_step, Plan.rows_of_step
     rows: dict[int, str] = {}
@@ -173,7 +173,8 @@ def test_a_rank_that_waits_for_one_that_never_comes_ends_soon(home, tmp_path, tr
 
 def die_before_meeting(victim: int, beats: int, gone: Path) -> None:
     """Be killed where the ranks would meet; the other one loses patience after that only, however slow the machine."""
-    from bertkit.training import company, pretrain
+    from bertkit.pretrain import train as pretrain
+    from bertkit.run import heartbeat as company
 
     real = pretrain.start_accelerator
 

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from runs import EVERY, STEPS, dawdle, final_state, kill_before_step, newest, reached, wait_until
 
-from bertkit.training.checkpoint import checkpoints
+from bertkit.run.checkpoint import checkpoints
 
 
 def test_one_two_one_processes_end_in_the_same_bits(home, expected, at_step_10, tried):
@@ -62,7 +62,8 @@ def test_what_is_not_finite_on_one_rank_is_skipped_by_all(home, tmp_path, tried,
 def poison_steps(what: str, steps: tuple[int, ...]) -> None:
     """The last micro-batch of these steps has a loss, or one number of a gradient, that is not finite."""
     from bertkit.model import MaskedLM
-    from bertkit.training import pretrain, step
+    from bertkit.pretrain import train as pretrain
+    from bertkit.run import step
 
     ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     real_step, real_loss = pretrain.train_step, MaskedLM.loss

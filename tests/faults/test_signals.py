@@ -58,7 +58,7 @@ def test_the_step_in_which_a_signal_comes_is_the_last(home, tmp_path, tried, ran
 def ask_within_step(step: int) -> None:
     """Let the last rank be asked to stop while it computes a step."""
     from bertkit.model import MaskedLM
-    from bertkit.training import pretrain
+    from bertkit.pretrain import train as pretrain
 
     real_step, real_loss = pretrain.train_step, MaskedLM.loss
     last_rank = int(os.environ.get("RANK", "0")) + 1 == int(os.environ.get("WORLD_SIZE", "1"))
@@ -107,7 +107,7 @@ def test_a_rank_that_waits_for_another_ends_at_once(home, tmp_path, tried, numbe
 
 def keep_waiting(waits: Path) -> None:
     """The first rank does not come to the meeting; the second says when it goes there."""
-    from bertkit.training import pretrain
+    from bertkit.pretrain import train as pretrain
 
     real = pretrain.start_accelerator
 
@@ -122,7 +122,7 @@ def keep_waiting(waits: Path) -> None:
 
 def take_long(begun: Path) -> None:
     """Never come to the end of a step."""
-    from bertkit.training import pretrain
+    from bertkit.pretrain import train as pretrain
 
     real = pretrain.train_step
 

@@ -19,7 +19,7 @@ LABELED = ["finetune", "ner", f"data.train=hf:{NAME}", "run.dir=run"]
 # Silence is given up after ten seconds; a test need not wait so long.
 IMPATIENT = """
 import sys
-from data_pipelines import hub
+from data_pipelines.text import hub
 from bertkit.cli import main
 hub.SILENT_SECONDS = 1.0
 calls = []

@@ -4,10 +4,10 @@ import pytest
 from grammar import write_conll
 
 from bertkit.cli import main
-from bertkit.finetune.config import LabeledSection
+from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.data import read_labeled
 from data_pipelines.config import TaggedConfig
-from data_pipelines.tagged import read_tagged
+from data_pipelines.labels.tagged import read_tagged
 
 GOOD = b"anna\tB-PER\npaints\tO\n\nboris\tB-PER\n"
 REFUSED = {

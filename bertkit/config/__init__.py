@@ -1,0 +1,1 @@
+"""YAML and key=value to checked, frozen sections. Nothing heavy is imported here."""

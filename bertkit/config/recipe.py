@@ -1,0 +1,334 @@
+"""A recipe's name and key=value changes enter, one checked and frozen `Recipe` leaves. Nothing heavy is imported."""
+
+import os
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+import yaml
+
+from bertkit.config.fields import build, coerce, override, plain
+from bertkit.config.sections import BUDGETS, EvalConfig, OptimConfig, RunConfig, TrainConfig
+from bertkit.model.config import BertConfig, ModernBertConfig
+from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.manifest import read_manifest
+from data_pipelines.table import nearest
+
+_PACKAGE = Path(__file__).parent.parent
+Verb = Literal["pretrain", "finetune"]
+
+# The sections below extend configs of other rooms, so that each default stands in one place and each key is flat.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection(PrepareConfig, CorpusConfig):
+    prepared: str | None = None
+    """Folder that `bertkit prepare` made, of one set or of merged parts, in place of data.corpus. It brings its
+    tokenizer, data.seq_len and all else that its rows were made with."""
+
+    cache_dir: str | None = None
+    """Where trained tokenizers and prepared shards are kept for the next run; default: $BERTKIT_CACHE or
+    ~/.cache/bertkit."""
+
+    def __post_init__(self):
+        if self.prepared is None:
+            CorpusConfig.__post_init__(self)
+        elif self.corpus:
+            raise ValueError("corpus has no place beside data.prepared, whose folder holds the rows")
+        PrepareConfig.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerSection(TokenizerConfig):
+    path: str | None = None
+    """Folder with a tokenizer.json to use as it is, or hf:NAME to download one; none trains one on the corpus."""
+
+    extend: int = 0
+    """New tokens to add to a given tokenizer: what the corpus would merge next."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.extend < 0:
+            raise ValueError(f"extend must be at least 0, got {self.extend}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewModel:
+    embeddings: Literal["random", "neighbors"] = "random"
+    """How token embeddings start: random, or from which tokens stand beside each other in the corpus. Counting them
+    takes seconds, which belong to train.minutes, and saves many steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertSection(NewModel, BertConfig):
+    architecture: Literal["bert"]
+    """bert, the classic encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertSection(NewModel, ModernBertConfig):
+    architecture: Literal["modernbert"]
+    """modernbert, the modern encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedSection:
+    architecture: Literal["imported"]
+    """imported, whatever the folder holds."""
+
+    init: str
+    """What to go on from, weights and tokenizer: a Hugging Face folder of a BERT or ModernBERT, an export, a run, or
+    hf:NAME to download one."""
+
+    old_domain: list[str] = field(default_factory=list)
+    """Text like the model was trained on before, if you have any: its loss is reported before and after."""
+
+
+# Far beyond any encoder: a number above is a slip, and would be found out only when memory or patience ends.
+_MOST = {"hidden_size": 2**20, "intermediate_size": 2**22, "max_position_embeddings": 2**24, "num_hidden_layers": 1000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    data: DataSection
+    tokenizer: TokenizerSection = field(default_factory=TokenizerSection)
+    mask: MaskConfig = field(default_factory=MaskConfig)
+    model: BertSection | ModernBertSection | ImportedSection
+    train: TrainConfig
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self):
+        if isinstance(self.model, ImportedSection):
+            if self.tokenizer.path is not None:
+                raise ValueError("tokenizer.path has no place beside model.init, whose folder brings the tokenizer")
+            return
+        for name, most in _MOST.items():
+            if getattr(self.model, name) > most:
+                raise ValueError(f"model.{name} must be at most {most}, got {getattr(self.model, name)}")
+        if self.data.seq_len > self.model.max_position_embeddings:
+            raise ValueError(
+                f"data.seq_len={self.data.seq_len} is longer than "
+                f"model.max_position_embeddings={self.model.max_position_embeddings}; raise the latter"
+            )
+        if self.tokenizer.extend and self.tokenizer.path is None:
+            raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
+
+
+# The tokenizer decides these; a recipe that set them could only contradict it.
+NOT_IN_A_RECIPE = ("model.vocab_size", "model.pad_token_id")
+
+# What may differ when a run goes on: places, machine and habits, not what is computed. A corpus or a prepared folder
+# that moved is known by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
+MAY_CHANGE = {
+    *(
+        "data.corpus",
+        "data.prepared",
+        "data.cache_dir",
+        "model.old_domain",
+        "train.micro_batch",
+        "train.max_bad_steps",
+        "train.gradient_checkpointing",
+    ),
+    *("run.dir", "run.save_every", "run.keep", "run.log_every", "run.num_workers", "run.trackers"),
+    *("eval.every", "eval.max_rows", "eval.mask_rate"),
+}
+
+
+def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
+    """The recipe of this name (or path), with `key=value` changes on top."""
+    values = recipe_values(name, changes, "pretrain")
+    for key in _flat(values):
+        if key in NOT_IN_A_RECIPE:
+            raise ValueError(f"{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    if _prepared(values) is not None:
+        values = _with_settings_of_folder(values)
+    return build(Recipe, values)
+
+
+def recipe_values(name: str, changes: Iterable[str], verb: Verb) -> dict[str, Any]:
+    """What a recipe of this verb says, with its bases below it and `key=value` changes on top, unchecked."""
+    values = _load(recipe_path(name, verb), verb)
+    # A recipe for fine-tuning names its task; nothing else tells the two kinds apart in a user's own file.
+    if ("task" in values) != (verb == "finetune"):
+        raise ValueError(_of_another_verb(name, verb))
+    changed: dict[str, Any] = {}
+    for change in changes:
+        override(changed, change)
+    values = _merge(values, changed)
+    return _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, values)
+
+
+def recipe_path(name: str, verb: Verb = "pretrain") -> Path:
+    """The file of a shipped recipe, or the path itself."""
+    if name.endswith((".yaml", ".yml")) or os.sep in name:
+        if not Path(name).is_file():
+            raise ValueError(f"recipe {name} is not a file")
+        return Path(name)
+    known = shipped_recipes(verb)
+    if name not in known:
+        if any(name in shipped_recipes(other) for other in get_args(Verb)):
+            raise ValueError(_of_another_verb(name, verb))
+        match = nearest(name, known)
+        hint = f"did you mean {match!r}?" if match else f"shipped are {', '.join(known)}"
+        raise ValueError(f"unknown recipe {name!r}; {hint}")
+    return known[name]
+
+
+def shipped_recipes(verb: Verb = "pretrain") -> dict[str, Path]:
+    """Name and file of every recipe of a verb, in the checkout or in the installed package."""
+    folder = next(folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir())
+    folder = folder / "finetune" if verb == "finetune" else folder
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def headline(path: Path) -> str:
+    """What a recipe is for: its first line."""
+    return path.read_text().partition("\n")[0].lstrip("# ")
+
+
+def to_yaml(recipe: Any) -> str:
+    """The resolved recipe, of either verb, as a file that runs again."""
+    values = plain(recipe)
+    values["train"] = {k: v for k, v in values["train"].items() if k not in BUDGETS or v is not None}
+    if isinstance(recipe, Recipe):
+        if recipe.data.prepared is not None:
+            # A segmenter of one's own has a name that no recipe can hold.
+            del values["tokenizer"], values["data"]["corpus"], values["data"]["segmenter"]
+        values["model"] = {
+            "architecture": values["model"].pop("architecture"),
+            **{key: value for key, value in values["model"].items() if f"model.{key}" not in NOT_IN_A_RECIPE},
+        }
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=118)
+
+
+def forbidden_changes(before: str, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> list[str]:
+    """What keeps a run from going on: `key: old -> new` for each change that would alter what is computed."""
+    old, new = _flat(yaml.safe_load(before) or {}), _flat(yaml.safe_load(to_yaml(recipe)))
+    return [
+        f"{key}: {old.get(key)!r} -> {new.get(key)!r}"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key) and key not in may_change
+    ]
+
+
+def _prepared(values: dict[str, Any]) -> str | None:
+    """The prepared folder that a recipe names."""
+    data = values.get("data")
+    named = data.get("prepared") if isinstance(data, dict) else None
+    return coerce(named, get_type_hints(DataSection)["prepared"], "data.prepared")
+
+
+def _with_settings_of_folder(values: dict[str, Any]) -> dict[str, Any]:
+    """A recipe that names a prepared folder, with the settings that the folder's rows were made with."""
+    folder, data, tokenizer = _prepared(values), values["data"], values.get("tokenizer")
+    assert folder is not None
+    for key in tokenizer if isinstance(tokenizer, dict) else ():
+        raise ValueError(f"tokenizer.{key} has no place beside data.prepared, whose folder brings the tokenizer")
+    made_with = _made_with(folder)
+    kinds = get_type_hints(DataSection)
+    for key, value in made_with.items():
+        if key in data and coerce(data[key], kinds[key], f"data.{key}") != value:
+            raise ValueError(
+                f"data.{key}={data[key]} contradicts data.prepared={folder}, whose rows were made with {value}; "
+                f"leave data.{key} out, or prepare the text again"
+            )
+    if made_with.get("segmenter") not in get_args(kinds["segmenter"]):
+        made_with.pop("segmenter", None)
+    return values | {"data": {"corpus": [], **made_with, **data}}
+
+
+def _made_with(folder: str) -> dict[str, Any]:
+    """How the text of a finished folder was read and cut into rows."""
+    try:
+        identity = read_manifest(Path(folder))["identity"]
+        number, of = identity["part"]
+        made_with = {**identity["corpus"], **identity["prepare"]}
+    except ValueError as error:
+        raise ValueError(f"data.prepared: {error}") from None
+    except (KeyError, TypeError):
+        raise ValueError(f"data.prepared: the manifest of {folder} is damaged; prepare again") from None
+    if of != 1:
+        raise ValueError(
+            f"data.prepared={folder} is part {number} of {of}; prepare the others, make one set of them with "
+            f"'bertkit prepare --merge {Path(folder).parent}', and name that folder"
+        )
+    return {key: value for key, value in made_with.items() if key in DataSection.__dataclass_fields__}
+
+
+def _load(path: Path, verb: Verb, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe file on top of the one that its `base` names."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds no recipe; a recipe is sections such as data, model, train")
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    base_path = recipe_path(str(base), verb)
+    if base_path in (path, *below):
+        raise ValueError(f"{path}: base {base!r} leads back to a recipe that builds on this one")
+    return _merge(_load(base_path, verb, (path, *below)), values)
+
+
+def _of_another_verb(name: str, verb: Verb) -> str:
+    other = "pretrain" if verb == "finetune" else "finetune"
+    shipped = ", ".join(shipped_recipes(verb))
+    return f"{name} is a recipe for `bertkit {other}`, not for `bertkit {verb}`; shipped for it are {shipped}"
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Sections of `above` laid over those of `below`, key by key. A budget replaces every budget below it, another
+    architecture shares no keys with the one below, and prepared rows need nothing of what would make rows."""
+    merged = dict(below)
+    if isinstance(below.get("data"), dict) and isinstance(above.get("data"), dict):
+        if _prepared(above) is not None:
+            merged["data"] = {key: value for key, value in below["data"].items() if key == "cache_dir"}
+            merged.pop("tokenizer", None)
+        elif "corpus" in above["data"]:
+            merged["data"] = {key: value for key, value in below["data"].items() if key != "prepared"}
+    for name, section in above.items():
+        under = merged.get(name, {})
+        if not isinstance(under, dict) or not isinstance(section, dict):
+            merged[name] = (
+                section if isinstance(under, dict) or name == "task" else under
+            )  # `build` will complain of it
+            continue
+        if name == "train" and any(budget in section for budget in BUDGETS):
+            under = {key: value for key, value in under.items() if key not in BUDGETS}
+        if name == "model" and section.get("architecture", under.get("architecture")) != under.get("architecture"):
+            under = {}
+        merged[name] = {**under, **section}
+    return merged
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """A key written twice is a mistake, not a choice of the last one; and no text of a few lines stands for a value of
+    a billion, as aliases of aliases would."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key.value!r} is written twice", node.start_mark
+                )
+            seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None)
+        return super().construct_mapping(node, deep)
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.events.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "an alias (*name); write the value out", mark)
+        return super().compose_node(parent, index)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in values.items():
+        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves

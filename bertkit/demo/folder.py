@@ -1,0 +1,28 @@
+"""The folder of a demo and a wish enter, the minutes it takes leave; nothing heavy is imported."""
+
+import json
+from pathlib import Path
+
+from data_pipelines import durable
+
+MINUTES = 4.0
+"""What the whole demo takes on 2 cores if nobody says otherwise."""
+_ABOUT = "demo.json"
+
+
+def agreed_minutes(folder: Path, minutes: float | None) -> float:
+    """What the folder's demo began with; other wishes need another folder, and so does what is not the demo's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _ABOUT
+    # It is written first, so a folder without it holds somebody's files, perhaps a train.conll of their own.
+    foreign = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    if foreign and not path.is_file():
+        raise ValueError(f"{folder} holds something that is no demo ({foreign[0]}); give another --dir")
+    before = json.loads(path.read_bytes())["minutes"] if path.is_file() else None
+    if before is not None and minutes not in (None, before):
+        raise ValueError(
+            f"{folder} holds a demo of {before:g} minutes; leave out --minutes to go on with it, or give another --dir"
+        )
+    chosen = before or minutes or MINUTES
+    durable.replace_file(path, durable.json_bytes({"minutes": chosen}))
+    return chosen

@@ -1,0 +1,1 @@
+"""What a model knows: masked loss, pseudo-perplexity, filled masks."""

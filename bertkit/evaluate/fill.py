@@ -1,0 +1,146 @@
+"""A text with [MASK] in it enters, the likeliest tokens and the filled text leave."""
+
+# T tokens, M masks still open, V vocabulary
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from bertkit.hf import load
+from bertkit.hf.folder import resolve
+from bertkit.model.heads import MaskedLM
+from bertkit.model.packing import pack
+from data_pipelines.vocab.tokenizer import load_tokenizer
+
+MASK = "[MASK]"
+Order = Literal["left-to-right", "easiest-first"]
+
+
+PIECE = "##"
+
+
+class Candidate(NamedTuple):
+    token: str
+    """As a reader would write it; whatever the vocabulary, "##ing" goes on with the word before it."""
+    id: int
+    probability: float
+
+
+class Filled(NamedTuple):
+    text: str
+    """The text with every mask replaced by its likeliest token."""
+    masks: list[list[Candidate]]
+    """For each mask, in the order of the text, its candidates at the moment it was filled, the likeliest first."""
+
+
+class FillMask:
+    """Fills the masks of a text one at a time, each with those filled before it in view."""
+
+    def __init__(self, folder: str | Path):
+        # On numbers too small to be normal, processors are many times slower.
+        torch.set_flush_denormal(True)
+        path = resolve(folder)
+        model = load(path)
+        if not isinstance(model, MaskedLM):
+            raise ValueError(f"{path} holds a {type(model).__name__} without a masked-LM head, so it cannot fill masks")
+        tokenizer = load_tokenizer(path)
+        if tokenizer.special.mask_id is None:
+            raise ValueError(f"{path}: the tokenizer has no mask token")
+        if tokenizer.vocab_size > model.config.vocab_size:
+            raise ValueError(
+                f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only {model.config.vocab_size}"
+            )
+        self.model = model
+        self.backend = tokenizer.backend
+        self.vocab_size = tokenizer.vocab_size
+        self.mask_id = tokenizer.special.mask_id
+        self.mask_token = self._token(self.mask_id)
+        self.special_ids = sorted(tokenizer.special.special_ids)
+        self.mark = _word_mark(self.backend.get_vocab())
+
+    def __call__(self, text: str, top_k: int = 5, order: Order = "left-to-right") -> Filled:
+        if order not in get_args(Order):
+            raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
+        if top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        text = text.replace(self.mask_token, MASK)
+        ids_T = torch.tensor(self.backend.encode(self._as_trained(text)).ids)
+        places = (ids_T == self.mask_id).nonzero().squeeze(1).tolist()
+        if not places:
+            raise ValueError(f"nothing to fill: write {MASK} where a token is missing, got {text!r}")
+        if len(places) != text.count(MASK):
+            raise ValueError(f"the tokenizer reads {len(places)} of the {text.count(MASK)} masks in {text!r}")
+        masks: dict[int, list[Candidate]] = {}
+        while len(masks) < len(places):
+            open_places = [place for place in places if place not in masks]
+            # From the left only the first open mask is filled, so only it is looked at.
+            looked_at = open_places[:1] if order == "left-to-right" else open_places
+            found = dict(zip(looked_at, self._candidates(ids_T, looked_at, top_k), strict=True))
+            place = max(looked_at, key=lambda place: found[place][0].probability)
+            masks[place] = found[place]
+            ids_T[place] = found[place][0].id
+        in_order = [masks[place] for place in places]
+        tokens = [candidates[0].token for candidates in in_order]
+        return Filled(_filled(text, tokens, spaced=self.mark in ("Ġ", "▁")), in_order)
+
+    def _as_trained(self, text: str) -> str:
+        """Where a word's token begins with its space, a mask stands for both."""
+        if self.mark in ("Ġ", "▁"):
+            text = re.sub(r"\s+" + re.escape(MASK), MASK, text)
+        return text.replace(MASK, self.mask_token)
+
+    @torch.inference_mode()
+    def _candidates(self, ids_T: Tensor, places: list[int], top_k: int) -> list[list[Candidate]]:
+        batch, _ = pack(ids_T[None])
+        logits_MV = self.model.project(self.model.encoder.encode(batch, torch.tensor(places)))
+        # A model may have more rows than its tokenizer has tokens; those are nobody's.
+        logits_MV = logits_MV[:, : self.vocab_size]
+        probability_MV = logits_MV.softmax(-1)
+        probability_MV[:, self.special_ids] = -1  # never what a text is missing
+        probability, ids = probability_MV.topk(min(top_k, self.vocab_size - len(self.special_ids)))
+        return [
+            [Candidate(self._spelled(token), token, share) for token, share in zip(row_ids, row, strict=True)]
+            for row_ids, row in zip(ids.tolist(), probability.tolist(), strict=True)
+        ]
+
+    def _spelled(self, token_id: int) -> str:
+        token = self._token(token_id)
+        text = self.backend.decode([token_id], skip_special_tokens=False).strip() or token
+        is_piece = self.mark in ("Ġ", "▁") and not token.startswith(self.mark)
+        return PIECE + text if is_piece else text
+
+    def _token(self, token_id: int) -> str:
+        token = self.backend.id_to_token(token_id)
+        assert token is not None, token_id
+        return token
+
+
+def _word_mark(vocabulary: Iterable[str]) -> str:
+    """How a vocabulary shows where words start: pieces begin with ##, or words with Ġ or ▁; else nothing."""
+    shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in (PIECE, "Ġ", "▁")}
+    mark = max(shown, key=lambda mark: shown[mark])
+    return mark if shown[mark] else ""
+
+
+def _filled(text: str, tokens: list[str], spaced: bool = False) -> str:
+    """The text with its masks replaced. `spaced` says that every token that starts a word has a space before it."""
+    filled, *rest = text.split(MASK)
+    for token, after in zip(tokens, rest, strict=True):
+        if token.startswith(PIECE) and len(token) > len(PIECE):
+            filled = filled.rstrip() + token.removeprefix(PIECE) + after
+        else:
+            is_close = bool(filled) and not filled[-1].isspace()
+            apart = is_close and (spaced or (_joins(filled[-1]) and _joins(token[0])))
+            filled += " " * apart + token + after
+    return filled
+
+
+def _joins(character: str) -> bool:
+    """Whether words that begin or end so would run into one; letters without case may belong to scripts that write
+    no spaces."""
+    return character.isalnum() and unicodedata.category(character) != "Lo"

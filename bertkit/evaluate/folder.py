@@ -1,0 +1,77 @@
+"""A model folder and a corpus enter; masked-token scores and pseudo-perplexity leave."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+import bertkit
+from bertkit.config.sections import EvaluateConfig
+from bertkit.evaluate.held_out import HeldOut
+from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
+from bertkit.hf.folder import resolve
+from bertkit.model import MaskedLM
+from bertkit.run.process import make_ready
+from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.corpus import read_documents
+from data_pipelines.vocab.tokenizer import load_tokenizer
+
+
+def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig) -> dict[str, Any]:
+    """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
+    make_ready()
+    folder = resolve(model_folder)
+    model = bertkit.load(folder)
+    if not isinstance(model, MaskedLM):
+        raise ValueError(f"{folder} holds a {type(model).__name__}, which predicts no tokens; a masked-LM is needed")
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.vocab_size > model.config.vocab_size:
+        raise ValueError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {model.config.vocab_size}"
+        )
+    seq_len = min(config.seq_len, model.config.max_position_embeddings)
+    sources = CorpusConfig(corpus=corpus, documents=config.documents, field=config.field)
+    accelerator = Accelerator()
+    model.to(accelerator.device)
+    with tempfile.TemporaryDirectory() as scratch:
+        prepare(sources, folder, PrepareConfig(seq_len=seq_len, validation_share=0.0), Path(scratch) / "rows")
+        rows = open_rows(Path(scratch) / "rows", "train")
+        held_out = HeldOut(
+            rows,
+            tokenizer,
+            rows.token_counts(),
+            mask_rate=config.mask_rate,
+            max_rows=config.max_rows,
+            micro_batch=config.micro_batch,
+        )
+        scores = held_out.scores(model, accelerator)
+    if scores is None:
+        raise ValueError(f"the corpus {', '.join(corpus)} holds no text")
+    if config.words:
+        texts = (document.text for document in read_documents(sources))
+        pseudo = pseudo_perplexity(model.eval(), tokenizer, texts, max_words=config.words, seq_len=seq_len)
+        scores["pseudo_perplexity"] = pseudo._asdict()
+    return scores
+
+
+def print_scores(scores: dict[str, Any], as_json: bool) -> None:
+    """A small table, or JSON."""
+    if as_json:
+        print(json.dumps(scores))
+        return
+    print(f"{'targets':<14}{'count':>10}{'loss':>10}{'accuracy':>10}")
+    for name, row in {"all": scores, **scores["buckets"]}.items():
+        print(f"{name.replace('_', ' '):<14}{row['targets']:>10,}{row['loss']:>10.4f}{row['accuracy']:>10.1%}")
+    print(f"perplexity {scores['perplexity']:.2f}")
+    if "pseudo_perplexity" in scores:
+        pseudo = scores["pseudo_perplexity"]
+        print(
+            f"pseudo-perplexity {pseudo['per_word']:.2f} per word, {pseudo['per_byte']:.3f} per byte "
+            f"({pseudo['bits_per_byte']:.3f} bits), over {pseudo['num_words']:,} words"
+        )
+        if pseudo["unknown_share"] > 0.01:
+            print(f"note: {pseudo['unknown_share']:.1%} of the pieces are unknown to the tokenizer; they look too easy")

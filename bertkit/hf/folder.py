@@ -1,0 +1,88 @@
+"""What a user calls a model enters, the folder that holds it leaves; the network is asked only where told to."""
+
+import re
+from pathlib import Path
+
+HUB_PREFIX = "hf:"
+EXPORT = "export"
+"""Where a training run puts the model it made."""
+# What a model folder needs; code and pickles are never fetched.
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+_WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
+
+
+def resolve(folder: str | Path) -> Path:
+    """A local folder as it is, or of a training run the model it wrote; `hf:NAME` is downloaded. A name that is no
+    folder says what would work."""
+    name = str(folder)
+    if name.startswith(HUB_PREFIX):
+        return _download(name.removeprefix(HUB_PREFIX))
+    path = Path(folder)
+    if path.is_dir():
+        if (path / "config.json").exists():
+            return path
+        if not (path / EXPORT).is_dir() and (path / "recipe.yaml").exists():
+            raise ValueError(f"{path} is a run that has no model yet; run its command again and let it end")
+        return path / EXPORT if (path / EXPORT).is_dir() else path
+    if path.is_file():
+        if path.suffix in _PICKLES:
+            raise ValueError(f"{path} is a pickle, which runs code when opened; {CONVERT}")
+        raise ValueError(f"{path} is a file; name the folder with config.json and model.safetensors")
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
+        raise ValueError(f"there is no folder {name!r}")
+    raise ValueError(
+        f"there is no folder {name!r}; for a model on the Hugging Face hub run "
+        f"`hf download {name} --local-dir DIR` where there is a network and name DIR, or write {HUB_PREFIX}{name}"
+    )
+
+
+def check_named(folder: str | Path) -> None:
+    """Refuse what `resolve` would refuse, and a folder without weights, without the network; a verb asks before it
+    imports anything heavy."""
+    if not str(folder).startswith(HUB_PREFIX):
+        check_weights(resolve(folder))
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse a folder that holds no weights that can be opened."""
+    if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
+        return
+    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
+    if pickles:
+        raise ValueError(f"{folder} holds {pickles[0]}, a pickle, which runs code when opened; {CONVERT}")
+    raise ValueError(f"{folder} holds no {SINGLE}")
+
+
+CONVERT = (
+    "in an environment you trust, load it with transformers and call model.save_pretrained(DIR), "
+    "which writes model.safetensors; then name DIR"
+)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import HfApi, snapshot_download
+
+    from data_pipelines.text.hub import end_silence
+
+    end_silence()
+    try:
+        HfApi().repo_info(name, timeout=5)
+    except Exception as error:
+        try:
+            return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        except Exception:  # nothing was downloaded before either
+            raise _unreachable(name, error) from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED, etag_timeout=5))
+    except Exception as error:  # the hub's errors have no common type: network, HTTP, cache, validation
+        raise _unreachable(name, error) from None
+
+
+def _unreachable(name: str, error: Exception) -> ValueError:
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    return ValueError(
+        f"{HUB_PREFIX}{name} could not be downloaded ({reason}); run `hf download {name} --local-dir DIR` "
+        "where there is a network and name DIR instead"
+    )

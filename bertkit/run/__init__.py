@@ -1,0 +1,1 @@
+"""What any run needs: folder, lock, ranks, signals, checkpoints, one step, optimizers, log."""

@@ -1,0 +1,184 @@
+"""Tensors and JSON enter, a checkpoint that is complete or absent leaves, and the newest whole one comes back.
+
+A checkpoint is a folder `step-00000120` of safetensors files, `state.json`, and `manifest.json` with the sha256 of
+each. It is written under another name, synced, renamed, and only then are older ones pruned. No pickle anywhere.
+"""
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from data_pipelines import durable
+
+log = logging.getLogger("bertkit")
+
+_FOLDER = re.compile(r"step-(\d{8,})")
+_FILE = re.compile(r"[a-z]+\.safetensors|state\.json")
+_SPARE_BYTES = 2**20
+
+
+class Checkpoint(NamedTuple):
+    step: int
+    tensors: dict[str, dict[str, Tensor]]
+    """By file (`model`, `optimizer`), then by name."""
+    state: dict[str, Any]
+    """What the loop itself remembers."""
+
+
+def save_checkpoint(
+    folder: Path,
+    checkpoint: Checkpoint,
+    *,
+    keep: int,
+    best_step: int | None = None,
+) -> Path:
+    """Write a checkpoint, then drop all but the newest `keep` and the best. After an OSError the older ones stand."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(folder)
+    files = {f"{name}.safetensors": safetensors.torch.save(part) for name, part in checkpoint.tensors.items()}
+    files["state.json"] = durable.json_bytes(checkpoint.state)
+    manifest = {"files": {name: _identity(data) for name, data in files.items()}, "format": 1}
+    files["manifest.json"] = durable.json_bytes(manifest)
+
+    target = folder / f"step-{checkpoint.step:08d}"
+    _write_folder(target, files)
+    _prune(folder, newest=checkpoint.step, keep=keep, best_step=best_step)
+    return target
+
+
+def load_newest(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None if there is none at all, a ValueError if every one is damaged."""
+    damaged = []
+    for step, path in reversed(checkpoints(folder)):
+        try:
+            checkpoint = load_checkpoint(path)
+        except ValueError as error:
+            log.warning("checkpoint skipped: %s", error)
+            damaged.append(str(error))
+        else:
+            assert checkpoint.step == step
+            return checkpoint
+    if damaged:
+        raise ValueError(
+            f"every checkpoint in {folder} is damaged, the newest: {damaged[0]}; "
+            "restore one from a backup, or choose another run.dir to start over"
+        )
+    return None
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read one checkpoint; a ValueError names the file that is missing, cut or changed."""
+    files = {name: _read(path / name) for name in ("manifest.json", "state.json")}
+    tensors = {}
+    for name, expected in _manifest(path / "manifest.json", files["manifest.json"]).items():
+        data = files[name] if name in files else _read(path / name)
+        if expected != _identity(data):
+            raise ValueError(f"{path / name} is not what was saved (sha256 differs)")
+        if name.endswith(".safetensors"):
+            tensors[name.removesuffix(".safetensors")] = _tensors(path / name, data)
+    match = _FOLDER.fullmatch(path.name)
+    if match is None:
+        raise ValueError(f"{path} is not the folder of a checkpoint (step-00000000)")
+    return Checkpoint(int(match[1]), tensors, _state(path / "state.json", files["state.json"], int(match[1])))
+
+
+def checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """Step and folder of every checkpoint, oldest first, whole or not."""
+    if not folder.is_dir():
+        return []
+    found = ((_FOLDER.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in found if match and path.is_dir() and not path.is_symlink())
+
+
+def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
+    needed, free = sum(map(len, files.values())) + _SPARE_BYTES, shutil.disk_usage(target.parent).free
+    if needed > free:
+        raise OSError(f"{target}: a checkpoint needs {needed:,} bytes, {free:,} are free; make room and run again")
+    temporary = target.with_name(f".tmp-{target.name}")
+    try:
+        temporary.mkdir()
+        for name, data in files.items():
+            durable.write_file(temporary / name, data)
+        durable.sync_folder(temporary)
+        if target.exists():  # damaged, and passed over when the run was resumed
+            durable.move(target, target.with_name(f".old-{target.name}"))
+        durable.move(temporary, target)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        free = shutil.disk_usage(target.parent).free
+        raise OSError(
+            f"{target}: {error.strerror or error}; a checkpoint needs {needed:,} bytes, {free:,} are free"
+        ) from error
+
+
+def _prune(folder: Path, *, newest: int, keep: int, best_step: int | None) -> None:
+    """Checkpoints beyond the newest are damaged ones that the resume passed over: they count for nothing."""
+    found = checkpoints(folder)
+    kept = {step for step, _ in [entry for entry in found if entry[0] <= newest][-keep:]} | {best_step}
+    for step, path in found:
+        if step not in kept:
+            try:
+                durable.move(path, path.with_name(f".old-{path.name}"))
+            except OSError as error:
+                log.warning("%s could not be removed: %s", path, error.strerror)
+    _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name.startswith((".tmp-step-", ".old-step-")) and not path.is_symlink():
+            try:
+                durable.remove_folder(path)
+            except OSError as error:
+                log.warning("%s could not be removed: %s", path, error.strerror)
+
+
+def _identity(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _tensors(path: Path, data: bytes) -> dict[str, Tensor]:
+    """A hash says that a file is what its writer wrote, not who the writer was."""
+    try:
+        return safetensors.torch.load(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no safetensors file: {error}") from None
+
+
+def _state(path: Path, data: bytes, step: int) -> dict[str, Any]:
+    try:
+        state = json.loads(data)
+        if state["step"] != step:
+            raise ValueError
+        return dict(state)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not what a run remembers of step {step}") from None
+
+
+def _manifest(path: Path, data: bytes) -> dict[str, dict[str, Any]]:
+    try:
+        manifest = json.loads(data)
+        if durable.json_bytes(manifest) != data or manifest["format"] != 1:
+            raise ValueError
+        files = manifest["files"]
+        if "state.json" not in files or not all(_FILE.fullmatch(name) for name in files):
+            raise ValueError
+        return files
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not a manifest that bertkit wrote") from None

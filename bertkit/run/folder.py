@@ -1,0 +1,143 @@
+"""What a run folder says of its run: recipe, text, tokenizer, number of steps. A resume must agree with it."""
+
+import json
+import os
+from collections.abc import Callable, Container
+from pathlib import Path
+from typing import Any
+
+from bertkit.config.fields import part
+from bertkit.config.recipe import MAY_CHANGE, ImportedSection, Recipe, forbidden_changes, to_yaml
+from bertkit.hf.folder import check_named
+from data_pipelines import durable
+from data_pipelines.config import CorpusConfig
+from data_pipelines.text.corpus import find_sources
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
+
+RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.jsonl"
+CHECKPOINTS, EXPORT = "checkpoints", "export"
+
+
+def check_start(recipe: Recipe) -> None:
+    """Refuse what can be seen to fail before anything heavy is imported or anything is written."""
+    check_batch(recipe.train.global_batch, recipe.train.first_batch)
+    check_recipe(Path(recipe.run.dir), recipe)
+    if recipe.data.prepared is None:
+        find_sources(part(recipe.data, CorpusConfig))
+    if recipe.data.cache_dir is not None:
+        _check_no_file("data.cache_dir", Path(recipe.data.cache_dir))
+    given: dict[str, tuple[str | None, Callable[[Path], Any]]]
+    given = {"tokenizer.path": (recipe.tokenizer.path, find_tokenizer)}
+    if isinstance(recipe.model, ImportedSection):
+        given["model.init"] = (recipe.model.init, check_named)
+        if recipe.model.old_domain:
+            find_sources(CorpusConfig(corpus=recipe.model.old_domain))
+    for key, (path, check) in given.items():
+        if path is None or path.startswith("hf:"):
+            continue
+        if not Path(path).exists():
+            raise ValueError(f"{key}={path}: there is no such folder; of the Hugging Face hub name hf:OWNER/NAME")
+        check(Path(path))
+
+
+def num_launched() -> int:
+    """How many processes the launcher started, known before they meet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> None:
+    """Refuse a folder that belongs to another recipe, or to something else; a new or empty one is fine."""
+    _check_no_file("run.dir", folder)
+    if not folder.exists():
+        return
+    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    # A start that failed, say for a name that nobody has, leaves a recipe and at most an empty place for checkpoints.
+    begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
+    if not found or (RECIPE in found and not begun):
+        return
+    if RECIPE not in found:
+        raise ValueError(f"run.dir={folder} holds other things ({found[0]}) and no run; choose an empty folder")
+    changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe, may_change)
+    if changes:
+        raise ValueError(
+            f"{folder} holds a run of another recipe ({'; '.join(changes)}); "
+            "run with the old values to go on, or choose another run.dir"
+        )
+
+
+def _check_no_file(key: str, folder: Path) -> None:
+    file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
+    if file is not None:
+        which = "" if file == folder else f": {file}"
+        raise ValueError(f"{key}={folder}{which} is a file; choose another folder")
+
+
+def make_places(folder: Path) -> None:
+    """Make the folder of checkpoints, and refuse before training what could not be written then."""
+    checkpoints, metrics = folder / CHECKPOINTS, folder / METRICS
+    for path in (checkpoints, folder / EXPORT, metrics):
+        if path.is_symlink():
+            raise ValueError(
+                f"{path} is a link, and a run writes to its own folder only; put what it leads to in its place"
+            )
+        if path.exists() and path.is_dir() != (path != metrics):
+            raise ValueError(
+                f"{path} is a {'file' if path != metrics else 'folder'}, which it must not be; move it away"
+            )
+    if metrics.is_file() and not checkpoints.exists():
+        raise ValueError(
+            f"{folder} has trained before, but {checkpoints} is gone; "
+            "restore it from a backup, or choose another run.dir to start over"
+        )
+    checkpoints.mkdir(exist_ok=True)
+    probe = checkpoints / ".writable"
+    durable.replace_file(probe, b"")
+    probe.unlink()
+
+
+def write_recipe(folder: Path, recipe: Any) -> None:
+    durable.replace_file(folder / RECIPE, to_yaml(recipe).encode())
+
+
+def read_facts(folder: Path) -> dict[str, Any] | None:
+    """What was fixed when the run began; None before that."""
+    path = folder / FACTS
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError):
+        raise ValueError(f"{path} is damaged; restore it from a backup, or choose another run.dir") from None
+
+
+def check_facts(folder: Path, facts: dict[str, Any]) -> None:
+    """Refuse to go on with another text or tokenizer than the run began with."""
+    before = read_facts(folder) or {}
+    names = {
+        "corpus": "the text of data.corpus",
+        "labeled": "the labeled data",
+        "tokenizer": "the tokenizer",
+        "rows": "the prepared rows" if "corpus" in facts else "what data.prepared holds",
+        "init": "the model of model.init",
+    }
+    for key, name in names.items():
+        if key in before and key in facts and before[key] != facts[key]:
+            raise ValueError(
+                f"{name} changed since {folder} began ({before[key][:12]} -> {facts[key][:12]}); "
+                "restore it to go on, or choose another run.dir"
+            )
+
+
+def check_batch(global_batch: int, first_batch: int | None = None) -> None:
+    """Refuse a batch that the processes cannot share evenly."""
+    num_processes = num_launched()
+    for batch in (first_batch or global_batch, global_batch):
+        if batch % num_processes:
+            raise ValueError(
+                f"a global batch of {batch} rows does not divide over {num_processes} processes; "
+                f"make train.global_batch (and train.first_batch) a multiple of {num_processes}"
+            )
+
+
+def write_facts(folder: Path, facts: dict[str, Any]) -> None:
+    durable.replace_file(folder / FACTS, durable.json_bytes(facts))

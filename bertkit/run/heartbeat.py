@@ -1,0 +1,110 @@
+"""Ranks that have not met yet: each tells the others that it lives, so that none waits for one that was killed.
+
+Once they have met, a broken connection tells. Before, while text is prepared for hours or for no time, nothing would:
+torch waits half an hour for a rank that never comes. A launcher such as torchrun ends the others itself, so then
+there is nothing to do here.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import torch.distributed
+
+from bertkit.run.folder import num_launched
+
+SILENT_BEATS = 40
+"""A rank is gone when it was not heard for so many of our own beats. Ranks are started together, so this is also how
+long one may take to arrive."""
+_SECONDS = 1.0
+_ANSWER_SECONDS = 10.0
+"""How long a living rank 0 may take to answer."""
+
+
+class Company(contextlib.AbstractContextManager):
+    """From its start until `met` is called, a rank ends when another one is gone. Alone, it does nothing."""
+
+    def __init__(self) -> None:
+        self._rank, self._ranks = int(os.environ.get("RANK", "0")), num_launched()
+        self._watching, self._ended = True, threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> "Company":
+        if self._ranks > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:
+            try:
+                store = self._connect()
+            except (OSError, RuntimeError):  # torch's network errors are of the second kind
+                raise OSError(
+                    f"rank 0 did not appear within {SILENT_BEATS} seconds; start all ranks together"
+                ) from None
+            self._thread = threading.Thread(target=self._live, args=(store,), daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            # A thread that still asks the store while Python ends would hold the lock that closing the store waits for.
+            self._thread.join(_SECONDS * 5)
+
+    def met(self) -> None:
+        """All are connected: from now on that tells."""
+        self._watching = False
+
+    def _connect(self) -> torch.distributed.TCPStore:
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        if self._rank:
+            _wait_for(address, port)
+        # The server of this port is the one that torch will use for the group as well, hence multi_tenant.
+        return torch.distributed.TCPStore(
+            address,
+            port,
+            self._ranks,
+            self._rank == 0,
+            timedelta(seconds=_ANSWER_SECONDS),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+
+    def _live(self, store: torch.distributed.TCPStore) -> None:
+        """Beats are counted, not timed: a machine that sleeps must not wake to ranks declared dead."""
+        others = [rank for rank in range(self._ranks) if rank != self._rank]
+        heard, silent = dict.fromkeys(others, 0), dict.fromkeys(others, 0)
+        left = SILENT_BEATS  # after the meeting, for those that have not noticed it yet
+        while left and not self._ended.wait(_SECONDS):
+            try:
+                store.add(f"bertkit/{self._rank}", 1)
+                for rank in others:
+                    beats = store.add(f"bertkit/{rank}", 0)
+                    silent[rank] = silent[rank] + 1 if beats == heard[rank] else 0
+                    heard[rank] = beats
+            except RuntimeError:  # rank 0 keeps the store
+                silent[0] = SILENT_BEATS + 1
+            if not self._watching:
+                left -= 1
+            elif max(silent.values()) > SILENT_BEATS:
+                _end(max(silent, key=silent.__getitem__))
+
+
+def _wait_for(address: str, port: int) -> None:
+    """Return once somebody listens there. Torch would wait, too, but then sleep for a while and wait again."""
+    deadline = time.monotonic() + SILENT_BEATS * _SECONDS
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=_ANSWER_SECONDS).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_SECONDS / 4)
+
+
+def _end(gone: int) -> None:
+    """The main thread may be deep inside torch and cannot be told. This is a kill, and everything bears one."""
+    print(f"bertkit: rank {gone} is gone before the ranks could meet; its own output says why", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(1)

@@ -1,0 +1,191 @@
+"""Results of steps enter; a live line, metrics.jsonl, trackers and a word of advice leave."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bertkit.run.advice import Adviser
+from bertkit.run.step import StepResult
+from data_pipelines import durable
+
+Item = TypeVar("Item")
+
+
+class Watch:
+    """Counts, measures and tells. On other ranks than the first it counts only (`folder` is None)."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        first_step: int,
+        total_steps: int,
+        log_every: int,
+        seconds: float,
+        tokens: int,
+        flops: Callable[[int, int], float],
+        peak: float,
+        adviser: Adviser,
+        track: Callable[[dict[str, Any], int], None],
+    ):
+        self.seconds, self.tokens = seconds, tokens
+        self._folder, self._first_step, self._total_steps, self._log_every = (
+            folder,
+            first_step,
+            total_steps,
+            log_every,
+        )
+        self._flops, self._peak, self._adviser, self._track = flops, peak, adviser, track
+        self._seconds_before = seconds
+        self._line = _Line(total_steps, first_step) if folder is not None else None
+        self._mark = time.perf_counter()
+        self._empty_window()
+
+    def timed(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, with the time spent waiting for each."""
+        iterator = iter(items)
+        self._mark = time.perf_counter()
+        while True:
+            start = time.perf_counter()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            self._waited += time.perf_counter() - start
+            yield item
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Evaluation and saving are no training time."""
+        try:
+            yield
+        finally:
+            self._mark = time.perf_counter()
+
+    def step(self, step: int, result: StepResult, lr: float) -> None:
+        """Note a finished step; tell every log_every steps."""
+        now = time.perf_counter()
+        self._window_seconds += now - self._mark
+        self.seconds += now - self._mark
+        self._mark = now
+        self.tokens += result.num_tokens
+        self._window_tokens += result.num_tokens
+        self._window_targets += result.num_targets
+        if result.applied:
+            self._loss_sum += result.loss * result.num_targets
+            self._loss_targets += result.num_targets
+        else:
+            self._skipped += 1
+        done = step + 1
+        if done % self._log_every == 0 or done == self._total_steps or done == self._first_step + 1:
+            self._tell(done, result, lr)
+            self._empty_window()
+
+    def record(self, kind: str, step: int, values: dict[str, Any], text: str = "") -> None:
+        """One line of metrics.jsonl, the trackers, and a line for the reader where there is a text."""
+        if self._folder is None:
+            return
+        with open(self._folder / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, "step": step, **values}, ensure_ascii=False) + "\n")
+        numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, (int, float))}
+        if numbers:
+            self._track(numbers, step)
+        if text:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        if self._line is not None:
+            self._line.say(text)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._line is not None:
+            self._line.close()
+
+    def _tell(self, done: int, result: StepResult, lr: float) -> None:
+        seconds = max(self._window_seconds, 1e-9)
+        speed = (self.seconds - self._seconds_before) / max(done - self._first_step, 1)
+        values = {
+            "loss": self._loss_sum / max(self._loss_targets, 1),
+            "lr": lr,
+            "grad_norm": result.grad_norm,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 3),
+            "tokens_per_second": round(self._window_tokens / seconds, 1),
+            "targets_share": round(self._window_targets / max(self._window_tokens, 1), 4),
+            "share_of_peak": round(self._flops(self._window_tokens, self._window_targets) / seconds / self._peak, 4),
+            "input_stall": round(min(self._waited / seconds, 1.0), 4),
+            "skipped": self._skipped,
+        }
+        left = (self._total_steps - done) * speed
+        self.record("train", done, values)
+        if self._line is not None:
+            self._line.show(done, _sentence(done, self._total_steps, values, left))
+        for advice in self._adviser.consider(done, values):
+            self.record("advice", done, {"text": advice}, f"advice: {advice}")
+
+    def _empty_window(self) -> None:
+        self._waited = self._window_seconds = self._loss_sum = 0.0
+        self._window_tokens = self._window_targets = self._loss_targets = self._skipped = 0
+
+
+def cut_metrics(folder: Path, last_step: int) -> None:
+    """Drop the lines of steps that a resume will do again, and a line cut short by a kill."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            if line.endswith(b"\n") and json.loads(line)["step"] <= last_step:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError):
+            continue
+    durable.replace_file(path, b"".join(kept))
+
+
+class _Line:
+    """A live line on a terminal; plain lines in a log."""
+
+    def __init__(self, total_steps: int, first_step: int):
+        self._progress = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=False)
+            self._task = self._progress.add_task("", total=max(total_steps, 1), completed=first_step)
+            self._progress.start()
+
+    def show(self, done: int, text: str) -> None:
+        if self._progress is None:
+            print(text, file=sys.stderr, flush=True)
+        else:
+            self._progress.update(self._task, completed=done, description=text)
+
+    def say(self, text: str) -> None:
+        if self._progress is None:
+            print(text, file=sys.stderr, flush=True)
+        else:
+            self._progress.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _sentence(done: int, total_steps: int, values: dict[str, Any], left: float) -> str:
+    minutes, seconds = divmod(round(left), 60)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return (
+        f"step {done}/{total_steps}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
+        f"{values['share_of_peak']:.0%} of peak  input {values['input_stall']:.0%}  left {clock}"
+    )

@@ -1,0 +1,63 @@
+"""The machine enters, its speed leaves: how many operations a matrix product does in a second, and a step needs."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from bertkit.hf.info import forward_flops
+from bertkit.model.config import BertConfig, EncoderConfig
+from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
+
+
+def measure_peak(device: torch.device, precision: str) -> float:
+    """Floating-point operations a second in a large matrix product: the best of a few, in a fifth of a second."""
+    size = 4096 if device.type == "cuda" else 768
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
+    best, end = float("inf"), time.perf_counter() + 0.2
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        (left @ right)[0, 0].item()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
+def count_flops(model: MaskedLM | TokenTagger | SequenceClassifier) -> Callable[[int, int], float]:
+    """Operations of a step of this model on so many tokens and targets. What attention adds for scores and sums is
+    left out: it depends on the lengths, and is small for rows of a few hundred tokens."""
+    head = head_flops(model)
+    learns = any(param.requires_grad for param in model.encoder.parameters())
+    return lambda num_tokens, num_targets: step_flops(
+        model.config, head, num_tokens, num_targets, encoder_passes=3 if learns else 1
+    )
+
+
+def step_flops(
+    config: EncoderConfig,
+    head: float,
+    num_tokens: int,
+    num_targets: int,
+    seen: float = 0.0,
+    encoder_passes: int = 3,
+) -> float:
+    """The operations of the matrix products that a step cannot do without, forward and backward: of the encoder for
+    every token, less what the last block need not compute for tokens that are no targets, and of the head, which
+    takes `head` operations forward, for targets. A token sees `seen` keys in the mean, in a window at most its own."""
+    width = config.hidden_size
+    windows = [None] * config.num_hidden_layers if isinstance(config, BertConfig) else config.windows()
+    scores = [4 * width * (seen if window is None else min(seen, 2 * window + 1)) for window in windows]
+    linear = forward_flops(config, 0) / config.num_hidden_layers
+    keys_and_values = 2 * 2 * width * width
+    per_token = sum(linear + score for score in scores[:-1]) + keys_and_values
+    per_target = linear - keys_and_values + scores[-1]
+    return encoder_passes * (num_tokens * per_token + num_targets * per_target) + 3 * num_targets * head
+
+
+def head_flops(model: MaskedLM | TokenTagger | SequenceClassifier) -> float:
+    """Operations of the head for one target, forward."""
+    weights = [module.weight.numel() for module in model.head.modules() if isinstance(module, nn.Linear)]
+    if isinstance(model, MaskedLM):
+        weights.append(model.decoder_weight.numel())
+    return 2.0 * sum(weights)

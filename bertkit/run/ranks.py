@@ -1,0 +1,105 @@
+"""The launcher's environment enters; an Accelerator, and a model and optimizers ready for many processes, leave."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
+from torch import nn
+
+from bertkit.run.folder import num_launched
+from bertkit.run.signals import ended_by_signals
+from data_pipelines.table import nearest
+
+Value = TypeVar("Value")
+
+_SUPPORTED = {
+    DistributedType.NO,
+    DistributedType.MULTI_CPU,
+    DistributedType.MULTI_GPU,
+    DistributedType.MULTI_XPU,
+    DistributedType.FSDP,
+}
+
+
+def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Accelerator:
+    """Meet the other processes. The recipe decides precision; the launcher decides devices and sharding."""
+    _check_trackers(trackers)
+    started = num_launched()
+    # Another rank may come late or never; what this one has prepared lies on the disk already.
+    with ended_by_signals() if started > 1 else contextlib.nullcontext():
+        accelerator = Accelerator(
+            # Said aloud: otherwise ranks that torchrun started on a machine without GPU would not find each other.
+            cpu=not torch.accelerator.is_available(),
+            mixed_precision="bf16" if precision == "bf16" else "no",
+            log_with=trackers or None,
+            project_dir=folder,
+            step_scheduler_with_optimizer=False,
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+        )
+    if accelerator.num_processes != started:
+        raise ValueError(f"{started} processes were started, but accelerate sees {accelerator.num_processes} of them")
+    kind = accelerator.distributed_type
+    if kind not in _SUPPORTED or (kind == DistributedType.FSDP and not accelerator.is_fsdp2):
+        raise ValueError(f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2")
+    if trackers:
+        accelerator.init_trackers("bertkit")
+    return accelerator
+
+
+def wrap(
+    accelerator: Accelerator, model: nn.Module, optimizers: list[torch.optim.Optimizer], compiled: bool = False
+) -> tuple[nn.Module, list[torch.optim.Optimizer]]:
+    """Move, shard or replicate. The optimizers come back bare: the loop itself decides when they step."""
+    if compiled:
+        model.compile(dynamic=True)
+    wrapped, *others = accelerator.prepare(model, *optimizers)
+    if accelerator.distributed_type == DistributedType.FSDP:
+        from torch.distributed.fsdp import register_fsdp_forward_method
+
+        register_fsdp_forward_method(wrapped, "target_logits")
+    return wrapped, [other.optimizer for other in others]
+
+
+def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[Any], torch.Tensor]:
+    """The logits at the targets, past the wrapper that would hand out the loss only."""
+    bare = accelerator.unwrap_model(model, keep_torch_compile=True)
+
+    def target_logits(batch: Any) -> torch.Tensor:
+        with accelerator.autocast():
+            return bare.target_logits(batch)
+
+    return target_logits
+
+
+def agree_on(accelerator: Accelerator, value: Value) -> Value:
+    """The first rank's value, on every rank. It travels as JSON, not as a pickle."""
+    if accelerator.num_processes == 1:
+        return value
+    data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=accelerator.device)
+    size = torch.tensor([len(data)], device=accelerator.device)
+    torch.distributed.broadcast(size, src=0)
+    if not accelerator.is_main_process:
+        data = data.new_empty(int(size))
+    torch.distributed.broadcast(data, src=0)
+    return json.loads(bytes(data.tolist()))
+
+
+def _check_trackers(names: list[str]) -> None:
+    """Accelerate passes over a tracker that is not installed without a word."""
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    available = {str(tracker.value) for tracker in get_available_trackers()}
+    for name in names:
+        known = sorted(str(kind) for kind in LOGGER_TYPE_TO_CLASS)
+        if name not in known:
+            match = nearest(name, known)
+            raise ValueError(
+                f"run.trackers: unknown tracker {name!r}; " + (f"did you mean {match!r}?" if match else str(known))
+            )
+        if name not in available:
+            extra = "; pip install 'bertkit[track]'" if name == "tensorboard" else ""
+            raise ValueError(f"run.trackers: {name} is not installed{extra}")

@@ -1,0 +1,1 @@
+"""What every Python installation holds, as corpus and labels."""

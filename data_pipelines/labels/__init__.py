@@ -1,0 +1,1 @@
+"""Labeled files to words and tags."""

@@ -1,0 +1,1 @@
+"""Rows to masked batches: plan, keyed randomness, masking, the collator, the loader."""

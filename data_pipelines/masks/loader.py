@@ -1,0 +1,89 @@
+"""Rows and a plan enter, the micro-batches of every step leave, made ahead of time by worker processes."""
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from data_pipelines.masks.batch import PackedBatch
+from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.plan import Plan, share_of_rank
+from data_pipelines.rows.shards import Rows
+
+
+def load_steps(
+    rows: Rows,
+    plan: Plan,
+    collator: MaskingCollator,
+    *,
+    first_step: int,
+    last_step: int,
+    rank: int = 0,
+    world_size: int = 1,
+    micro_batch: int,
+    num_workers: int = 0,
+) -> Iterator[tuple[int, list[PackedBatch]]]:
+    """The micro-batches of this rank for the steps from `first_step` up to, not including, `last_step`.
+
+    The rows of a step are split in order over the ranks, then into micro-batches of `micro_batch` rows. What a batch
+    holds does not depend on the number of workers.
+    """
+    import torch
+
+    batches: torch.utils.data.DataLoader = torch.utils.data.DataLoader(
+        _Steps(rows, plan, collator, rank, world_size, micro_batch),  # type: ignore[arg-type]
+        batch_size=None,
+        sampler=range(first_step, last_step),
+        num_workers=num_workers,
+        prefetch_factor=4 if num_workers else None,
+        # Without its own generator the loader would draw from the global one.
+        generator=torch.Generator(),
+    )
+    for step, arrays in zip(range(first_step, last_step), batches, strict=True):
+        yield step, [_as_tensors(batch) for batch in arrays]
+
+
+def evaluation_batches(
+    rows: Rows,
+    collator: MaskingCollator,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    micro_batch: int,
+    max_rows: int | None = None,
+) -> Iterator[PackedBatch]:
+    """Every row once over all ranks, always with the same masks."""
+    count = len(rows) if max_rows is None else min(len(rows), max_rows)
+    mine = np.arange(rank, count, world_size)
+    for start in range(0, len(mine), micro_batch):
+        row_ids = mine[start : start + micro_batch]
+        yield collator.collate_rows(rows.gather(row_ids), row_ids, np.zeros_like(row_ids), step=0)
+
+
+def _as_tensors(batch: PackedBatch) -> PackedBatch:
+    """The batch as tensors, ready to be copied to a GPU where there is one."""
+    import torch
+
+    values: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+    packed = PackedBatch(**(values | tensors))
+    return packed.pin_memory() if torch.cuda.is_available() else packed
+
+
+class _Steps:
+    """The micro-batches of a step, by its number, as numpy arrays: a tensor sent by a worker holds a file open until
+    it is used, and with many micro-batches ahead a process soon has no more."""
+
+    def __init__(self, rows, plan, collator, rank, world_size, micro_batch):
+        self.rows, self.plan, self.collator = rows, plan, copy(collator)
+        self.collator.return_tensors = "np"
+        self.rank, self.world_size, self.micro_batch = rank, world_size, micro_batch
+
+    def __getitem__(self, step: int) -> list[PackedBatch]:
+        row_ids, epochs = share_of_rank(self.plan.rows_of_step(step), self.rank, self.world_size)
+        return [
+            self.collator.collate_rows(self.rows.gather(row_ids[here]), row_ids[here], epochs[here], step)
+            for here in (slice(i, i + self.micro_batch) for i in range(0, len(row_ids), self.micro_batch))
+        ]

@@ -1,0 +1,1 @@
+"""Documents to memory-mapped rows."""

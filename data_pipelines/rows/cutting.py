@@ -1,0 +1,74 @@
+"""Encoded documents enter, rows leave: [CLS] piece [SEP] after [CLS] piece [SEP], nothing dropped, borders kept."""
+
+import numpy as np
+
+from data_pipelines.config import PrepareConfig
+from data_pipelines.masks.batch import RowBatch
+
+_FRAME = 2
+"""[CLS] and [SEP] around every piece."""
+
+
+class RowBuilder:
+    """Collects documents and lays them into rows of at most `seq_len` tokens.
+
+    A document goes on where the one before it ended, if it fits there or if the place is worth cutting it for (an
+    eighth of a row); else a new row begins. What is left of a document opens the next row.
+    """
+
+    def __init__(self, special, config: PrepareConfig):
+        self._special, self._fill, self._seq_len = special, config.rows == "fill", config.seq_len
+        self._free, self.num_tokens = 0, 0
+        self._clear()
+
+    def add(self, lengths: list[int], ids_T: np.ndarray, starts_word_T: np.ndarray) -> None:
+        """Add documents of the given lengths, laid end to end."""
+        if not len(ids_T):
+            return
+        self._ids.append(ids_T)
+        self._words.append(starts_word_T)
+        room, worth = self._seq_len - _FRAME, max(self._seq_len // 8, 1)
+        for left in lengths:
+            free = self._free - _FRAME if self._fill else 0
+            if free < min(left, worth):
+                free = 0
+            while left:
+                opens = free == 0
+                length = min(left, room if opens else free)
+                self._lengths.append(length)
+                self._opens.append(opens)
+                self._free = (self._seq_len if opens else self._free) - length - _FRAME
+                self.num_tokens += length + _FRAME
+                left, free = left - length, 0
+
+    def end_row(self) -> None:
+        """Let the next document begin a row."""
+        self._free = 0
+
+    def take(self) -> RowBatch:
+        """What was collected since the last time. Sequences ahead of the first row start belong to the row that was
+        begun then."""
+        lengths = np.array(self._lengths, np.int64)
+        sequence_starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths + _FRAME, out=sequence_starts[1:])
+        total = int(sequence_starts[-1])
+        framed = np.ones(total, bool)
+        framed[sequence_starts[:-1]] = False
+        framed[sequence_starts[1:] - 1] = False
+        ids_T = np.empty(total, self._ids[0].dtype if self._ids else np.uint16)
+        ids_T[sequence_starts[:-1]] = self._special.cls_id
+        ids_T[sequence_starts[1:] - 1] = self._special.sep_id
+        words_T = np.ones(total, bool)
+        if self._ids:
+            ids_T[framed] = np.concatenate(self._ids)
+            words_T[framed] = np.concatenate(self._words)
+        row_starts = np.append(sequence_starts[:-1][np.array(self._opens, bool)], total)
+        self._clear()
+        return RowBatch(ids_T, row_starts, sequence_starts, words_T)
+
+    def _clear(self) -> None:
+        self._ids: list[np.ndarray] = []
+        self._words: list[np.ndarray] = []
+        self._lengths: list[int] = []
+        self._opens: list[bool] = []
+        self.num_tokens = 0

@@ -1,0 +1,58 @@
+"""What shards were made from: a corpus, a tokenizer and settings enter, a record leaves that tells when one changed."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.text.corpus import fingerprint_sources
+from data_pipelines.vocab.tokenizer import Tokenizer
+
+
+def identify(
+    corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: tuple[int, int], known: Iterable[dict] = ()
+) -> dict[str, Any]:
+    """Everything the shards depend on. `known` are the sources as an earlier record has them."""
+    options = {name: value for name, value in vars(corpus).items() if name != "corpus"}
+    return {
+        "sources": fingerprint_sources(corpus, known),
+        "corpus": options,
+        "tokenizer": tokenizer.fingerprint,
+        "prepare": dict(vars(config)),
+        "part": list(part),
+    }
+
+
+def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path) -> None:
+    """Stop if a folder was made from something else, and say from what."""
+    for key, label in (
+        ("sources", "the corpus"),
+        ("corpus", "a corpus setting"),
+        ("tokenizer", "the tokenizer"),
+        ("prepare", "a setting"),
+        ("part", "the part"),
+    ):
+        before, now = _timeless(found.get(key)), _timeless(wanted.get(key))
+        if before != now:
+            raise ValueError(
+                f"{folder} was prepared from something else: {label} changed {_difference(before, now)}; "
+                f"choose another folder, or remove this one"
+            )
+
+
+def _timeless(value: Any) -> Any:
+    """A file that was touched but holds the same bytes is the same file."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [{key: item for key, item in entry.items() if key != "modified"} for entry in value]
+    return value
+
+
+def _difference(before: Any, now: Any) -> str:
+    if isinstance(before, dict) and isinstance(now, dict):
+        changed = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key)]
+        return f"({', '.join(f'{key}: {before.get(key)} then, {now.get(key)} now' for key in sorted(changed))})"
+    if isinstance(before, list) and before and isinstance(before[0], dict):
+        old, new = ({entry["name"]: entry for entry in entries} for entries in (before, now))
+        names = [name for name in old | new if old.get(name) != new.get(name)] or list(old)
+        return f"({', '.join(names[:3])})"
+    return f"({str(before)[:12]} then, {str(now)[:12]} now)"

@@ -1,0 +1,232 @@
+"""Token shards on disk: arrays enter on one side, memory-mapped rows leave on the other.
+
+A shard is five raw little-endian files. `tokens` holds the ids (uint16 or uint32), `words` one bit a token (1: first
+of its word), `sequences` where each sequence starts among the tokens, `rows` where each row starts among the
+sequences (uint32 both, with the end appended), `counts` how often each id occurs (int64). The folder's manifest.json
+names them all with sizes and hashes; a folder without it is unfinished.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.manifest import SPLITS, read_manifest
+from data_pipelines.text.digest import file_hash
+
+# T tokens, S sequences, R rows, B rows of a batch, V vocabulary
+
+FILES = ("tokens", "words", "sequences", "rows", "counts")
+
+
+class ShardWriter:
+    """Rows enter a few at a time and go to disk at once; `close` makes them last."""
+
+    def __init__(self, folder: Path, name: str, vocab_size: int):
+        self.folder, self.name = folder, name
+        self.num_tokens = self._num_sequences = self._num_rows = 0
+        self._type, self._counts = token_type(vocab_size), np.zeros(vocab_size, "<i8")
+        self._loose_bits = np.empty(0, bool)
+        """Of the last tokens, as long as they fill no byte."""
+        self._sizes = dict.fromkeys(FILES, 0)
+        self._hashes = {kind: hashlib.sha256() for kind in FILES}
+
+    def add(self, rows: RowBatch) -> None:
+        """Write rows behind those before; sequences ahead of the first row start belong to the last row there."""
+        words = np.concatenate([self._loose_bits, rows.starts_word_T])
+        whole = len(words) // 8 * 8
+        self._loose_bits = words[whole:]
+        self._append("tokens", rows.ids_T.astype(self._type, copy=False))
+        self._append("words", np.packbits(words[:whole]))
+        self._append("sequences", (rows.sequence_starts[:-1] + self.num_tokens).astype("<u4"))
+        opening = np.searchsorted(rows.sequence_starts, rows.row_starts[:-1])
+        self._append("rows", (opening + self._num_sequences).astype("<u4"))
+        self._counts += np.bincount(rows.ids_T, minlength=len(self._counts))
+        self.num_tokens += len(rows.ids_T)
+        self._num_sequences += len(rows.sequence_starts) - 1
+        self._num_rows += len(opening)
+
+    def close(self) -> dict[str, Any]:
+        """Write the ends, wait for the disk, and return the shard's entry for the manifest."""
+        self._append("words", np.packbits(self._loose_bits))
+        self._append("sequences", np.array([self.num_tokens], "<u4"))
+        self._append("rows", np.array([self._num_sequences], "<u4"))
+        self._append("counts", self._counts)
+        # Together they wait for the disk about once, one after the other five times.
+        with ThreadPoolExecutor(len(FILES)) as threads:
+            list(threads.map(_make_durable, map(self._path, FILES)))
+        entries = {kind: {"size": self._sizes[kind], "sha256": self._hashes[kind].hexdigest()} for kind in FILES}
+        return {"name": self.name, "num_rows": self._num_rows, "num_tokens": self.num_tokens} | entries
+
+    def _append(self, kind: str, values: np.ndarray) -> None:
+        data = values.tobytes()
+        # What an earlier attempt left at this place is overwritten.
+        _write(self._path(kind), data, os.O_APPEND if self._sizes[kind] else os.O_TRUNC)
+        self._sizes[kind] += len(data)
+        self._hashes[kind].update(data)
+
+    def _path(self, kind: str) -> Path:
+        return self.folder / f"{self.name}.{kind}"
+
+
+def token_type(vocab_size: int) -> str:
+    """The smallest type that holds every id."""
+    return "<u2" if vocab_size <= 2**16 else "<u4"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace a JSON file whole or not at all."""
+    beside = path.with_name(path.name + ".new")
+    _write(beside, json.dumps(content, indent=1).encode(), os.O_TRUNC)
+    _make_durable(beside)
+    os.replace(beside, path)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    try:
+        # A link that lies in the folder is not followed: what it leads to is not ours.
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | mode, 0o644), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise _disk_error(path, error, len(data)) from error
+
+
+def _make_durable(path: Path) -> None:
+    """Return once the file would outlive a power cut."""
+    try:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _disk_error(path, error, path.stat().st_size) from error
+
+
+def _disk_error(path: Path, error: OSError, needed: int) -> OSError:
+    free = shutil.disk_usage(path.parent).free
+    return OSError(f"{path}: {error.strerror}; {needed:,} bytes are needed, {free:,} are free")
+
+
+def check_files(folder: Path, entries: list[dict[str, Any]]) -> None:
+    """Stop if a file of these shards is missing or has another size than when it was written."""
+    for entry in entries:
+        for kind in FILES:
+            path, expected = folder / f"{entry['name']}.{kind}", entry[kind]["size"]
+            size = path.stat().st_size if path.is_file() else None
+            if size != expected:
+                state = "is missing" if size is None else f"is damaged: {size:,} bytes, expected {expected:,}"
+                raise ValueError(f"{path} {state}; remove {folder} and prepare again")
+
+
+class _Shard(NamedTuple):
+    tokens: np.ndarray
+    words: np.ndarray
+    sequences: np.ndarray
+    rows: np.ndarray
+
+
+def open_rows(folder: Path | str, split: str = "train") -> "Rows":
+    """Open the rows of one split of a prepared folder."""
+    return Rows(folder, split)
+
+
+class Rows:
+    """The rows of one split, read where they lie. Opening costs the same whatever their number."""
+
+    def __init__(self, folder: Path | str, split: str = "train"):
+        if split not in SPLITS:
+            raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+        self.folder, self.split = Path(folder), split
+        manifest = read_manifest(self.folder)
+        self._entries = manifest["shards"][split]
+        self.vocab_size: int = manifest["vocab_size"]
+        self.seq_len: int = manifest["identity"]["prepare"]["seq_len"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
+        # A sequence's start takes four bytes, and the end of the last is written too.
+        self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
+        self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
+        check_files(self.folder, self._entries)
+
+    def __len__(self) -> int:
+        return int(self._first_row[-1])
+
+    def gather(self, row_ids: np.ndarray) -> RowBatch:
+        """The named rows laid end to end, in the order asked for."""
+        assert len(row_ids) == 0 or (row_ids.min() >= 0 and row_ids.max() < len(self)), "a row that is not there"
+        shard_of_row = np.searchsorted(self._first_row, row_ids, side="right") - 1
+        parts = [
+            (np.flatnonzero(shard_of_row == shard), self._shards[shard], int(self._first_row[shard]))
+            for shard in np.unique(shard_of_row)
+        ]
+        num_rows = len(row_ids)
+        row_lengths, sequence_counts = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
+        for here, shard, first in parts:
+            local = row_ids[here] - first
+            begin, end = shard.rows[local].astype(np.int64), shard.rows[local + 1].astype(np.int64)
+            sequence_counts[here] = end - begin
+            row_lengths[here] = shard.sequences[end].astype(np.int64) - shard.sequences[begin]
+        row_starts = _borders(row_lengths)
+        first_sequence = _borders(sequence_counts)
+        ids_T = np.empty(row_starts[-1], np.int64)
+        words_T = np.empty(row_starts[-1], bool)
+        sequence_starts = np.empty(first_sequence[-1] + 1, np.int64)
+        sequence_starts[-1] = row_starts[-1]
+        for here, shard, first in parts:
+            begin = shard.rows[row_ids[here] - first].astype(np.int64)
+            source, target = _ranges(begin, first_sequence[here], sequence_counts[here])
+            token = shard.sequences[begin].astype(np.int64)
+            shift = np.repeat(row_starts[here] - token, sequence_counts[here])
+            sequence_starts[target] = shard.sequences[source].astype(np.int64) + shift
+            source, target = _ranges(token, row_starts[here], row_lengths[here])
+            ids_T[target] = shard.tokens[source]
+            words_T[target] = (shard.words[source >> 3] >> (7 - (source & 7)).astype(np.uint8)) & 1
+        return RowBatch(ids_T, row_starts, sequence_starts, words_T)
+
+    def token_counts(self) -> np.ndarray:
+        """(V,) how often each id occurs."""
+        counts = np.zeros(self.vocab_size, np.int64)
+        for entry in self._entries:
+            counts += np.fromfile(self.folder / f"{entry['name']}.counts", "<i8")
+        return counts
+
+    def verify(self) -> None:
+        """Read every file and compare its hash with the manifest's."""
+        for entry in self._entries:
+            for kind in FILES:
+                path = self.folder / f"{entry['name']}.{kind}"
+                if file_hash(path) != entry[kind]["sha256"]:
+                    raise ValueError(f"{path} is damaged: its hash differs; remove {self.folder} and prepare again")
+
+    @cached_property
+    def _shards(self) -> list[_Shard]:
+        types = {"tokens": token_type(self.vocab_size), "words": "u1", "sequences": "<u4", "rows": "<u4"}
+        return [
+            _Shard(**{kind: _map(self.folder / f"{entry['name']}.{kind}", types[kind]) for kind in types})
+            for entry in self._entries
+        ]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A loader worker maps the files itself; sent along, the maps would travel as copies.
+        return {name: value for name, value in self.__dict__.items() if name != "_shards"}
+
+
+def _map(path: Path, kind: str) -> np.ndarray:
+    return np.memmap(path, kind, mode="r") if path.stat().st_size else np.empty(0, kind)
+
+
+def _borders(lengths: np.ndarray) -> np.ndarray:
+    borders = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=borders[1:])
+    return borders
+
+
+def _ranges(source: np.ndarray, target: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices that copy runs of `lengths` from `source` to `target`."""
+    steps = np.arange(int(lengths.sum())) - np.repeat(_borders(lengths)[:-1], lengths)
+    return np.repeat(source, lengths) + steps, np.repeat(target, lengths) + steps

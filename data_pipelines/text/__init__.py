@@ -1,0 +1,1 @@
+"""Files and hub names to documents."""

@@ -1,0 +1,187 @@
+"""Files, folders, globs and Hugging Face datasets enter, documents leave, one at a time and in a fixed order."""
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from data_pipelines.config import CorpusConfig
+from data_pipelines.text.digest import file_hash, text_hash
+from data_pipelines.text.hub import hub_revision, read_hub
+from data_pipelines.text.readers import ALIASES, MAX_CHARS, READERS, Piece, reader_of
+
+_HASHED_CHARS = MAX_CHARS // 8
+
+
+class Document(NamedTuple):
+    """A document, or a part of one that is too long to hold at once."""
+
+    text: str
+    place: str
+    """file:line where it starts."""
+    continued: bool
+    """Goes on from the part handed out before it."""
+    repeat: int
+    """How often the document was handed out before, where its source has a weight above 1."""
+
+
+class Source(NamedTuple):
+    """One file or dataset of the corpus. Exactly one of `path` and `hub` is set."""
+
+    name: str
+    weight: float
+    path: Path | None
+    hub: str | None
+
+    @property
+    def files(self) -> list[Path]:
+        """The files on this machine that the source consists of; none for a dataset on the hub."""
+        if self.path is not None:
+            return [self.path]
+        folder = Path((self.hub or "").partition(":")[0])
+        return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+
+
+def find_sources(config: CorpusConfig) -> list[Source]:
+    """The files a corpus names, in order, each checked to be there. Nothing is opened and no network is used."""
+    sources = []
+    for entry in config.corpus:
+        pattern, weight = _split_weight(entry)
+        if pattern.startswith("hf:"):
+            sources.append(Source(pattern, weight, None, pattern.removeprefix("hf:")))
+            continue
+        paths = [Path(path) for path in _expand(pattern)]
+        for path in paths:
+            reader_of(path)  # refuses a file that cannot be text
+        sources += [Source(str(path), weight, path, None) for path in paths]
+    if config.unique_paragraphs and any(source.weight > 1 for source in sources):
+        raise ValueError("unique_paragraphs cannot go with a weight above 1: the repeats are what it would remove")
+    return sources
+
+
+def read_documents(config: CorpusConfig) -> Iterator[Document]:
+    """Every document of the corpus. Memory stays the same whatever the corpus, the document or the line."""
+    seen = None
+    if config.unique_paragraphs:
+        from data_pipelines.text.repeats import SeenParagraphs  # numpy, which a wrong path need not wait for
+
+        seen = SeenParagraphs()
+    for source in find_sources(config):
+        for repeat in range(_passes(source.weight)):
+            begun = False
+            for text, place, continued in _take_share(_pieces(source, config), source.weight - repeat):
+                begun = begun and continued
+                if seen is not None:
+                    text = seen.remove_from(text)
+                if text:
+                    yield Document(text, place, begun, repeat)
+                    begun = True
+
+
+def corpus_bytes(config: CorpusConfig) -> int | None:
+    """The corpus's size as text, estimated for compressed files, None where a dataset's size is unknown."""
+    total = 0.0
+    for source in find_sources(config):
+        if source.path is None:
+            return None
+        # English text shrinks to a third or so; good enough for an estimate.
+        expansion = 3.0 if source.path.suffix in (".gz", ".parquet") else 1.0
+        total += source.path.stat().st_size * expansion * source.weight
+    return int(total)
+
+
+def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> list[dict]:
+    """What identifies each file: name, size and sha256; and a dataset on the hub: name and commit.
+
+    A file that has the place, size and time it had in `known` is taken as unchanged and not read again. Where the hub
+    cannot be asked, or could not be then, the commit is taken as unchanged too.
+    """
+    entries: list[dict] = []
+    before = list(known)
+    for source in find_sources(config):
+        if not source.files:
+            entry = {"name": source.name, "weight": source.weight}
+            same = before[len(entries)] if len(entries) < len(before) else {}
+            if entry != same:
+                revision = hub_revision(source.hub or "") or (entry.items() <= same.items() and same.get("revision"))
+                entry |= {"revision": revision} if revision else {}
+            entries.append(entry)
+        for path in source.files:
+            status = path.stat()
+            entry = {
+                "name": path.name,
+                "weight": source.weight,
+                "size": status.st_size,
+                "modified": status.st_mtime_ns,
+            }
+            same = before[len(entries)] if len(entries) < len(before) else {}
+            unchanged = entry.items() <= same.items()
+            entries.append(entry | {"sha256": (unchanged and same.get("sha256")) or file_hash(path)})
+    return entries
+
+
+def document_hash(text: str, purpose: str) -> int:
+    """64 bits that depend on a document's start alone: what decides about it, whatever else the corpus holds.
+
+    Where a very long line is cut into parts depends on what stands before it, so only as much is looked at as every
+    first part has.
+    """
+    return text_hash(text[:_HASHED_CHARS], purpose)
+
+
+def _split_weight(entry: str) -> tuple[str, float]:
+    match = re.fullmatch(r"(.+)@(\d+(?:\.\d*)?|\.\d+)", entry)
+    if not match or os.path.exists(entry):
+        return entry, 1.0
+    weight = float(match[2])
+    if not 0 < weight <= 1000:
+        raise ValueError(f"the weight of {match[1]!r} must lie in (0, 1000], got {match[2]}")
+    return match[1], weight
+
+
+def _expand(pattern: str) -> list[str]:
+    path = Path(pattern).expanduser()
+    if path.is_file():
+        return [str(path)]
+    if path.is_dir():
+        found = sorted(str(file) for file in path.rglob("*") if file.is_file() and reader_of(file, exact=True))
+        if not found:
+            raise ValueError(
+                f"the folder {pattern} holds no {' '.join(READERS)} file "
+                f"(nor {' '.join(ALIASES)}, nor one of them as .gz)"
+            )
+        return found
+    if path.exists():
+        raise ValueError(f"{pattern} is neither file nor folder; a corpus is read more than once, so save it as a file")
+    if glob.has_magic(pattern):
+        found = sorted(file for file in glob.glob(str(path), recursive=True) if os.path.isfile(file))
+        if found:
+            return found
+        raise ValueError(f"no file matches {pattern!r}")
+    like_a_dataset = re.fullmatch(r"[\w-]+(/[\w.-]+)?", pattern)
+    hint = f"; for the Hugging Face dataset of that name write hf:{pattern}" if like_a_dataset else ""
+    raise ValueError(f"there is no file or folder {pattern!r}{hint}")
+
+
+def _pieces(source: Source, config: CorpusConfig) -> Iterator[Piece]:
+    if source.path is None:
+        assert source.hub is not None
+        return read_hub(source.hub, config)
+    return reader_of(source.path)(source.path, config)
+
+
+def _passes(weight: float) -> int:
+    return int(weight) + (weight != int(weight))
+
+
+def _take_share(pieces: Iterator[Piece], share: float) -> Iterator[Piece]:
+    """The documents whose hash falls into the share; the parts of a document stay together."""
+    bound = int(min(share, 1.0) * 2**64)
+    taken = False
+    for piece in pieces:
+        if not piece.continued:
+            taken = share >= 1 or document_hash(piece.text, "weight") < bound
+        if taken:
+            yield piece

@@ -1,0 +1,1 @@
+"""Tokenizers: train, open, extend, examine; where words begin."""

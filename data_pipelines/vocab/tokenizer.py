@@ -1,0 +1,300 @@
+"""A corpus enters, a tokenizer leaves: trained here, or read from any tokenizer.json or Hugging Face folder."""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.corpus import corpus_bytes, read_documents
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
+from data_pipelines.vocab.vocabulary import special_ids_of, written
+
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+"""In the order of their ids: [PAD] is 0."""
+
+_ROLES = ("pad", "unk", "cls", "sep", "mask")
+_PART_CHARS = 1 << 14
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The special tokens by role; None where a tokenizer has none."""
+
+    pad_id: int | None
+    unk_id: int | None
+    cls_id: int | None
+    sep_id: int | None
+    mask_id: int | None
+    special_ids: frozenset[int]
+
+
+class Tokenizer:
+    """A `tokenizers.Tokenizer` with its special tokens known by role, and no padding or truncation of its own."""
+
+    def __init__(self, backend: Backend, special: SpecialIds, max_length: int | None = None):
+        backend.no_padding()
+        backend.no_truncation()
+        self.backend, self.special, self.max_length = backend, special, max_length
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """One more than the largest id."""
+        return max(self.backend.get_vocab().values()) + 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells two tokenizers apart that would give other ids."""
+        roles = [getattr(self.special, f"{role}_id") for role in _ROLES]
+        return hashlib.sha256(f"{roles}{self.backend.to_str()}".encode()).hexdigest()
+
+    def save(self, folder: Path | str) -> None:
+        """Write the files that `load_tokenizer` and transformers' `AutoTokenizer` open."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {
+            f"{role}_token": self.backend.id_to_token(index)
+            for role in _ROLES
+            if (index := getattr(self.special, f"{role}_id")) is not None
+        }
+        settings: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": ["input_ids", "attention_mask"],
+            **names,
+        }
+        if self.max_length is not None:
+            settings["model_max_length"] = self.max_length
+        _write(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        _write(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+        _write(folder / "special_tokens_map.json", json.dumps(names, indent=2, ensure_ascii=False) + "\n")
+
+
+def train_tokenizer(
+    corpus: CorpusConfig,
+    config: TokenizerConfig,
+    folder: Path | str,
+    report: Callable[[int, int | None], None] = lambda done, total: None,
+) -> Tokenizer:
+    """Train on a sample of the corpus and save to `folder`. `report` is told of the bytes read and to be read."""
+    train = _train_wordpiece if config.kind == "wordpiece" else _train_bpe
+    backend = train(config, lambda: _sample(corpus, config, report))
+    if backend is None:
+        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to train a tokenizer on")
+    _frame(backend)
+    tokenizer = Tokenizer(backend, _special_ids(backend, {}))
+    tokenizer.save(folder)
+    return tokenizer
+
+
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """Open a tokenizer.json, or a folder that holds one, ours or Hugging Face's, or BERT's vocab.txt alone."""
+    file = find_tokenizer(Path(path))
+    settings = _read_settings(file.parent)
+    backend = _from_vocabulary(file, settings) if file.name == "vocab.txt" else _from_json(file)
+    if not backend.get_vocab_size():
+        raise ValueError(f"{file} has an empty vocabulary")
+    # Without a real limit transformers writes a number beyond any model.
+    limit = settings.get("model_max_length")
+    max_length = int(limit) if isinstance(limit, (int, float)) and 0 < limit < 2**31 else None
+    return Tokenizer(backend, _special_ids(backend, settings), max_length)
+
+
+def _frame(backend: Backend) -> None:
+    """Put every text between [CLS] and [SEP]."""
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
+    )
+
+
+def _from_json(file: Path) -> Backend:
+    try:
+        return Backend.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception for whatever it cannot parse
+        raise ValueError(f"{file} is not a tokenizer that the tokenizers library can read: {error}") from None
+
+
+def _from_vocabulary(file: Path, settings: dict[str, Any]) -> Backend:
+    """BERT's tokenizer from its vocabulary, one token a line; folds case unless tokenizer_config.json denies it."""
+    try:
+        tokens = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8: {error}") from None
+    vocabulary = {token.rstrip("\r"): index for index, token in enumerate(tokens)}
+    if missing := [name for name in SPECIAL_TOKENS if name not in vocabulary]:
+        raise ValueError(f"{file} lacks {' '.join(missing)}: this vocab.txt alone is not enough for a BERT tokenizer")
+    backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        if not isinstance(settings.get(key, True), bool):
+            raise ValueError(f"{file.parent}: {key} must be true or false, got {str(settings[key])[:80]!r}")
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.add_special_tokens(SPECIAL_TOKENS)
+    _frame(backend)
+    return backend
+
+
+def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
+    """BERT's kind. The library numbers single characters in the order of a hash table, which is another one in every
+    process, and breaks ties by these numbers. So we look for the characters first and hand them over sorted."""
+    backend = Backend(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(strip_accents=config.lowercase, lowercase=config.lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    letters, inside = _count_letters(sample(), backend)
+    if not letters:
+        return None
+    # A large script must not fill the vocabulary with single characters: its rarest stay unknown.
+    most = max(1, config.vocab_size // 4)
+    kept = sorted(sorted(letters, key=lambda letter: (-letters[letter], letter))[:most])
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        special_tokens=SPECIAL_TOKENS + [f"##{letter}" for letter in kept if letter in inside],
+        initial_alphabet=kept,
+        limit_alphabet=len(kept),
+        show_progress=False,
+    )
+    backend.train_from_iterator(sample(), trainer)
+    trained = Backend(models.WordPiece(backend.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100))
+    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    trained.decoder = decoders.WordPiece(prefix="##")
+    trained.add_special_tokens(SPECIAL_TOKENS)
+    return trained
+
+
+def _count_letters(texts: Iterator[str], backend: Backend) -> tuple[Counter[str], set[str]]:
+    """How often each normalised character occurs, and which of them stand inside a word, after its first."""
+
+    def joins(char: str) -> bool:
+        """Whether a character lets those around it be one word. One that the normaliser drops does."""
+        return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{char}a"))) == 1
+
+    counts, inside = np.zeros((2, sys.maxunicode + 1), np.int64)
+    known, joining = np.zeros((2, sys.maxunicode + 1), bool)
+    for text in texts:
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        for code in np.unique(codes[~known[codes]]):
+            known[code], joining[code] = True, joins(chr(code))
+        joined = joining[codes]
+        for total, some in ((counts, codes), (inside, codes[1:][joined[1:] & joined[:-1]])):
+            here = np.bincount(some)
+            total[: len(here)] += here
+    letters, inner = Counter[str](), set[str]()
+    for code in np.flatnonzero(counts):
+        normalised = backend.normalizer.normalize_str(chr(code)).strip()
+        inner.update(normalised if inside[code] else normalised[1:])
+        for letter in normalised:
+            letters[letter] += int(counts[code])
+    return letters, inner
+
+
+def _train_bpe(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
+    """RoBERTa's kind: merges of bytes, so that nothing is unknown."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    if config.vocab_size < len(SPECIAL_TOKENS) + len(alphabet):
+        raise ValueError(f"vocab_size must be at least 261 for bpe (256 bytes, 5 special), got {config.vocab_size}")
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    texts = sample()
+    first = next(texts, None)
+    if first is None:
+        return None
+    backend.train_from_iterator(chain([first], texts), trainer)
+    return backend
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A text in parts, cut before white space: the library holds some hundred texts at a time."""
+    start = 0
+    while len(text) - start > _PART_CHARS:
+        end = max(text.rfind(space, start + 1, start + _PART_CHARS) for space in (" ", "\n"))
+        end = end if end > start else start + _PART_CHARS
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[str]:
+    """Documents taken evenly from the whole corpus until the cap, their overlong words cut."""
+    size, cap = corpus_bytes(corpus), config.sample_mb << 20
+    share = min(1.0, cap / size) if size else 1.0
+    expected = None if size is None else int(size * share)
+    overlong = re.compile(rf"\S{{{config.max_word_chars}}}(?=\S)")
+    due, done = 0.0, 0
+    for document in read_documents(corpus):
+        text = document.text
+        size = len(text.encode())
+        due += size * share
+        if due <= 0:
+            continue
+        due -= size
+        done += size
+        report(done, expected)
+        # Looking at the words first is faster than the expression, and most documents have no such word.
+        if max(map(len, text.split())) > config.max_word_chars:
+            text = overlong.sub(r"\g<0> ", text)
+        yield from _parts(text)
+        # A size unknown beforehand, or a compressed file larger than thought: stop at the cap.
+        if done >= cap:
+            return
+
+
+def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
+    tokens = backend.get_vocab()
+    by_role = {}
+    for role in _ROLES:
+        name = settings.get(f"{role}_token")
+        name = name.get("content") if isinstance(name, dict) else name
+        by_role[role] = tokens[name] if isinstance(name, str) and name in tokens else written(role, tokens)
+    special = special_ids_of(backend, tokens) | {index for index in by_role.values() if index is not None}
+    return SpecialIds(**{f"{role}_id": index for role, index in by_role.items()}, special_ids=frozenset(special))
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """What the files beside tokenizer.json say; the newer file has the last word."""
+    settings: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        file = folder / name
+        if file.is_file():
+            try:
+                read = json.loads(file.read_text(encoding="utf-8"))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{file} is not JSON: {error}") from None
+            if not isinstance(read, dict):
+                raise ValueError(f"{file} must hold an object, not {type(read).__name__}")
+            settings |= {key: value for key, value in read.items() if value is not None}
+    return settings
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that a kill leaves the old one or the new one, never half of it."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)

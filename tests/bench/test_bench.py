@@ -1,0 +1,272 @@
+"""The bench as its users see it: what may be asked, what a program gets, and what is made of the numbers."""
+
+import json
+import mmap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertkit.bench import growth, load, machine, race, step
+from bertkit.bench.measure import JSON_KEYS, Row, Timing, compare, print_table, write_rows
+from bertkit.bench.step import Workload, check_same_loss
+from bertkit.cli import main
+from bertkit.cli.bench import WORKLOADS, parse_amount
+from bertkit.config.recipe import shipped_recipes
+from data_pipelines.masks.loader import evaluation_batches
+
+torch.set_num_threads(1)
+TINY = Workload(layers=1, width=64, vocab_size=8192, rows=4, length=16, ragged=False)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The same benches on next to nothing."""
+    for module in (load, growth, race):
+        generate = module.generated_documents
+        monkeypatch.setattr(
+            module, "generated_documents", lambda num_chars, make=generate: make(min(num_chars, 60_000), num_words=500)
+        )
+    for module in (load, growth, step):
+        measure = module.interleaved
+        monkeypatch.setattr(
+            module, "interleaved", lambda candidates, rounds, repeats=1, run=measure: run(candidates, rounds=1)
+        )
+    monkeypatch.setattr(load, "_STEP", TINY)
+    monkeypatch.setattr(growth, "_SHORT_ROWS", TINY)
+
+
+def said(capsys, *argv) -> str:
+    assert main(["bench", *argv]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_program_gets_exactly_the_agreed_keys(tmp_path):
+    row = Row(workload="w", ours=2.0, theirs=1.0, ratio=2.0, unit="x/s", spread=0.1, input_stall=0.5)
+    write_rows([row], tmp_path / "rows.json")
+    (read,) = json.loads((tmp_path / "rows.json").read_text())
+    assert read == {
+        "workload": "w", "ours": 2.0, "theirs": 1.0, "ratio": 2.0, "unit": "x/s",
+        "share_of_peak": None, "peak_memory_mb": None,
+    }  # fmt: skip
+    assert tuple(read) == JSON_KEYS
+
+
+def test_a_row_tells_the_spread_of_the_middle_half():
+    row = compare("w", 100, "x/s", {"ours": Timing(2.0, 1.8, 2.4, 1.7), "theirs": Timing(4.0, 4.0, 4.0, 4.0)})
+    assert (row.ours, row.theirs, row.ratio) == (50, 25, 2)
+    assert row.spread == pytest.approx(0.15)
+
+
+def test_a_person_sees_the_columns_that_somebody_filled(capsys):
+    print_table([Row(workload="w", ours=2000.0, unit="x/s", spread=0.04)], "title", ["a note"])
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("title", "2.00 k", "±4%", "a note"))
+    assert not any(word in shown for word in ("theirs", "ratio", "of peak", "memory", "input", "unit"))
+    assert "title, x/s" in shown
+
+
+def test_a_name_stays_on_one_line_and_units_that_differ_have_a_column(capsys):
+    long = "step modernbert 12×768 vocab 30522 8×128 ragged"
+    wide = {"theirs": 1e4, "ratio": 10.0, "share_of_peak": 0.5, "peak_memory_mb": 2000.0, "spread": 0.1}
+    print_table([Row(workload=long, ours=1e5, unit=unit, **wide) for unit in ("tokens/s", "MB/s")], "title")
+    shown = capsys.readouterr().out
+    assert shown.count(long) == 2
+    assert "tokens/s" in shown
+    assert "MB/s" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("10B", 1e10), ("2.5m", 2.5e6), ("300k", 3e5), ("1e9", 1e9), ("8", 8.0), ("1T", 1e12)]
+)
+def test_an_amount_may_have_a_letter(text, value):
+    assert parse_amount(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "B", "ten", "-3", "0", "nan", "1e999", "10BB"])
+def test_what_is_no_amount_is_refused_with_the_way_out(text, capsys):
+    with pytest.raises(ValueError, match="write a positive number such as 300k"):
+        parse_amount(text)
+    assert "is no amount" in said(capsys, f"--tokens={text}")
+
+
+def test_arguments_that_the_workload_does_not_take_are_refused(capsys, tmp_path):
+    assert "--corpus means nothing to bench step" in said(capsys, "step", "--corpus", "x.txt")
+    assert "--tokens means nothing to bench load" in said(capsys, "load", "--tokens", "1B")
+    assert "--sizes means nothing to bench without a workload" in said(capsys, "--sizes", "1,2")
+    assert "--gpus needs --tokens" in said(capsys, "--gpus", "8")
+    assert "--against needs a workload" in said(capsys, "--against", "transformers")
+    assert "there is no file" in said(capsys, "prepare", "--corpus", str(tmp_path / "none.txt"))
+    assert "no folder" in said(capsys, "load", "--json", str(tmp_path / "none" / "rows.json"))
+
+
+def test_all_is_every_workload_in_turn(monkeypatch, tmp_path):
+    seen = []
+
+    def measure(name):
+        def bench(against, quick, **options):
+            seen.append((name, against, quick, options))
+            return [Row(workload=name, ours=1.0, unit="x/s")], []
+
+        return bench
+
+    for name, workload in WORKLOADS.items():
+        module, _, function = workload.measure.partition(":")
+        monkeypatch.setattr(f"{module}.{function}", measure(name))
+    text = tmp_path / "text.txt"
+    text.write_text("text")
+    rows = tmp_path / "rows.json"
+    assert main(["bench", "all", "--quick", "--corpus", str(text), "--sizes", "1,2k", "--json", str(rows)]) == 0
+    assert [name for name, *_ in seen] == list(WORKLOADS)
+    assert all((against, quick) == (None, True) for _, against, quick, _ in seen)
+    options = {name: given for name, _, _, given in seen}
+    assert options["race"] == options["prepare"] == {"corpus": str(text)}
+    assert options["growth"] == {"sizes": [1.0, 2000.0]}
+    assert options["step"] == {}
+    assert [row["workload"] for row in json.loads(rows.read_text())] == list(WORKLOADS)
+
+
+def test_sides_that_do_not_compute_the_same_are_not_compared():
+    with pytest.raises(RuntimeError, match="do not compute the same"):
+        check_same_loss({"ours": lambda: torch.tensor(1.0), "theirs": lambda: torch.tensor(1.1)})
+    check_same_loss({"ours": lambda: torch.tensor(1.0), "theirs": lambda: torch.tensor(1.0001)})
+
+
+def test_loading_stands_beside_the_step_that_consumes(tiny):
+    rows, _ = load.bench_load(None, quick=True)
+    assert [row.workload.split()[-1] for row in rows] == ["token", "word", "span"]
+    for row in rows:
+        assert row.unit == "tokens/s"
+        assert row.ratio == pytest.approx(row.ours / row.theirs)
+
+
+def test_growth_shows_steps_seeks_and_sizes(tiny, monkeypatch, capsys):
+    def here(module, part, place, tokenizer):
+        measure = {"prepare": growth.measure_prepare, "train": growth.measure_train}[part]
+        return json.dumps(measure(growth._recipe(Path(place), Path(tokenizer))))
+
+    monkeypatch.setattr(growth, "apart", here)
+    monkeypatch.setattr(growth, "_TRAINED_STEPS", 2)
+    rows, notes = growth.bench_growth(None, quick=True, sizes=[0.05, 0.02])
+    assert "measuring: growth, preparing and training on 0.05 MB" in capsys.readouterr().err
+    assert [row.workload.split()[0] for row in rows] == ["step"] * 3 + ["seek"] * 4 + ["prepare"] * 2 + [
+        "start"
+    ] * 2 + ["train"] * 2
+    assert [row.workload for row in rows if row.unit == "MB/s"] == ["prepare 0.02 MB", "prepare 0.05 MB"]
+    assert all(row.ours > 0 for row in rows)
+    assert all(row.peak_memory_mb >= 0 for row in rows if row.workload.startswith(("prepare", "train")))
+    assert any("From 0.02 to 0.05 MB" in note for note in notes)
+
+
+def test_memory_is_watched_while_something_runs():
+    # Asked of the system: memory that Python or torch freed earlier would be there already.
+    ballast = mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with growth.watched_memory() as memory:
+        for place in range(0, len(ballast), mmap.PAGESIZE):
+            ballast[place] = 1
+        memory.look()
+    assert 60 < memory.most < 100
+
+
+def test_every_recipe_with_a_model_of_its_own_is_measured_once():
+    groups = machine.alike(machine.own_recipes())
+    names = [name for group in groups for name in group]
+    assert set(names) == set(shipped_recipes()) - {"continued"}
+    assert ["bert-mini", "chinese-whole-word"] in groups
+    with pytest.raises(ValueError, match="continued goes on with a model that you bring"):
+        machine.alike(["continued"])
+
+
+def test_the_machine_is_measured_recipe_by_recipe(tiny, monkeypatch, capsys):
+    monkeypatch.setattr(machine, "_NUM_CHARS", 60_000)
+    rows, notes = machine.bench_machine(None, True, recipes=["bert-tiny", "bert-base"], tokens=1e6)
+    (row,) = rows
+    assert row.workload.startswith("bert-tiny")
+    assert row.unit == "tokens/s"
+    assert row.ours > 0
+    assert 0 < row.share_of_peak < 2
+    assert 0 <= row.input_stall < 1
+    assert row.peak_memory_mb > 4 * 4 * 8192 * 128 / 2**20
+    assert any("Left out by --quick" in note and "bert-base" in note for note in notes)
+    assert any(note.startswith("  bert-tiny:") for note in notes)
+
+
+def seen(**changes) -> machine.Measured:
+    values = {
+        "rows": 32, "tokens_per_second": 1000.0, "share_of_peak": 0.5, "peak_memory_mb": 1.0, "input_stall": 0.0,
+        "flops_per_token": 1e9,
+    }  # fmt: skip
+    return machine.Measured(**(values | changes))
+
+
+def test_a_run_is_extrapolated_by_plain_arithmetic():
+    first, line = machine.extrapolations({"mini": seen()}, tokens=7.2e6, gpus=2, price_per_hour=1.5)
+    assert "7,200,000 tokens on 2 devices like this one" in first
+    assert "without loss" in first
+    assert line == "  mini: 60.0 minutes, 3.00 at 1.5 an hour"
+    _, line = machine.extrapolations({"mini": seen()}, tokens=7.2e9, gpus=10)
+    assert line == "  mini: 8.3 days"
+
+
+def test_another_device_is_extrapolated_from_operations_at_a_stated_share():
+    first, line = machine.extrapolations({"base": seen()}, tokens=1.44e9, gpus=1, gpu_tflops=100)
+    assert "40% of 100 TFLOP/s" in first
+    assert line == "  base: 10.0 hours"
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(0, 4.0), (1, 3.0), (2, 1.0), (4, 0.0)])
+def test_workers_hide_loading_behind_the_step(workers, seconds):
+    assert machine.waiting(load_seconds=4.0, step_seconds=1.0, num_workers=workers) == seconds
+
+
+def test_a_race_needs_an_opponent():
+    rows, notes = race.bench_race(None, quick=True)
+    assert rows == []
+    assert "--against transformers" in notes[0]
+
+
+@pytest.fixture
+def racing(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(race.generated_documents(120_000, num_words=500)))
+    course = race.Race(their_steps=2, their_batch=4, held_out_rows=6, ask_every=1, minutes=0.001)
+    recipe = race._recipe(tmp_path, str(text), True, course)
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, validation_share=0.2, seq_len=32),
+        model=replace(recipe.model, hidden_size=32, num_attention_heads=2, intermediate_size=32, num_hidden_layers=2),
+        train=replace(recipe.train, minutes=None, steps=6),
+    )
+    return course, recipe, race.prepare_inputs(recipe, loud=False)
+
+
+def test_both_racers_are_asked_the_same_on_the_same_rows(racing):
+    """The padded questions, asked of our model, give the loss that our own evaluation gives."""
+    course, recipe, inputs = racing
+    finish = race.run_ours(recipe, inputs, course, goal=0.0)
+    assert finish.steps == 6
+    questions = list(race.padded_questions(inputs, course))
+    assert sum(len(ids) for ids, _, _ in questions) == 6
+    batches = race.HeldOut(
+        inputs.validation, inputs.tokenizer, inputs.train.token_counts(), mask_rate=0.15, max_rows=6, micro_batch=4
+    )
+    asked = list(evaluation_batches(inputs.validation, batches._collator, micro_batch=4, max_rows=6))
+    for (ids, mask, labels), batch in zip(questions, asked, strict=True):
+        assert torch.equal(ids[mask == 1], batch.input_ids)
+        assert torch.equal(labels[labels != -100], batch.target_ids)
+        assert bool((labels[mask == 0] == -100).all())
+
+
+def test_ours_stops_as_soon_as_it_is_there(racing):
+    course, recipe, inputs = racing
+    assert race.run_ours(recipe, inputs, course, goal=100.0).steps == 1
+
+
+def test_a_race_is_run_and_told(tiny, monkeypatch):
+    pytest.importorskip("transformers")
+    course = race.Race(their_steps=2, their_batch=4, held_out_share=0.3, held_out_rows=8, ask_every=1, minutes=0.001)
+    (row,), notes = race.bench_race("transformers", True, race=course)
+    assert row.unit == "s"
+    assert row.ratio is None or row.ratio == pytest.approx(row.theirs / row.ours)
+    assert any("2 steps of 4×128" in note for note in notes)

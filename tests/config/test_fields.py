@@ -1,0 +1,154 @@
+"""Recipes and flags become checked dataclasses; every mistake names its key and the nearest valid one."""
+
+import argparse
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+from bertkit.config.fields import add_flags, build, entries, from_flags, override, part, plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    rate: float = 0.5
+    """A rate."""
+
+    kind: Literal["soft", "hard"] = "soft"
+    """A kind."""
+
+    def __post_init__(self):
+        if not 0 < self.rate < 1:
+            raise ValueError(f"rate must lie in (0, 1), got {self.rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    steps: int
+    """How many."""
+
+    paths: list[str] = field(default_factory=list)
+    """Where."""
+
+    limit: int | None = None
+    """At most."""
+
+    fast: bool = False
+    """Whether."""
+
+    inner: Inner = field(default_factory=Inner)
+    """More."""
+
+
+def test_yaml_values_and_command_line_text_build_the_same_config():
+    typed = build(Outer, {"steps": 1000, "inner": {"rate": 0.25}, "fast": True, "paths": ["a", "b"]})
+    values: dict = {}
+    for text in ("steps=1e3", "inner.rate=.25", "fast=yes", "paths=[a, b]"):
+        override(values, text)
+    assert build(Outer, values) == typed
+    assert build(Outer, plain(typed)) == typed
+
+
+@pytest.mark.parametrize(
+    ("assignment", "complaint"),
+    [
+        ("stps=3", "unknown key 'stps'; did you mean 'steps'?"),
+        ("inner.rat=3", "unknown key 'inner.rat'; did you mean 'inner.rate'?"),
+        ("rate=0.3", "unknown key 'rate'; did you mean 'inner.rate'?"),
+        ("inner.kind=sofft", "inner.kind must be one of soft, hard, got 'sofft'; did you mean 'soft'?"),
+        ("inner.rate=nan", "inner.rate must be a number, got 'nan'"),
+        ("inner.rate=2", "inner.rate must lie in (0, 1), got 2.0"),
+        ("steps=2.5", "steps must be a whole number, got '2.5'"),
+        ("steps=true", "steps must be a whole number, got 'true'"),
+        ("fast=maybe", "fast must be true or false, got 'maybe'"),
+        ("inner=3", "inner holds keys of its own"),
+    ],
+)
+def test_a_mistake_names_its_key(assignment, complaint):
+    values: dict = {"steps": 1}
+    override(values, assignment)
+    with pytest.raises(ValueError) as caught:
+        build(Outer, values)
+    assert complaint in str(caught.value)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(ValueError, match="steps is missing"):
+        build(Outer, {})
+
+
+def test_help_is_the_docstring_under_the_field():
+    notes = {entry.key: entry.help for entry in entries(Outer)}
+    assert notes["inner.rate"] == "A rate."
+    assert notes["steps"] == "How many."
+
+
+def test_flags_are_read_back_and_named_in_errors():
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Inner)
+    assert from_flags(Inner, parser.parse_args(["--rate", "0.25", "--kind", "hard"])) == Inner(rate=0.25, kind="hard")
+    with pytest.raises(ValueError, match=r"^--rate must lie in"):
+        from_flags(Inner, parser.parse_args(["--rate", "7"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circle:
+    shape: Literal["circle"]
+    """Round."""
+
+    radius: float = 1.0
+    """Half across."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    shape: Literal["square"]
+    """With corners."""
+
+    side: float
+    """Across."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    figure: Circle | Square
+    """What is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colored(Inner):
+    color: str = "red"
+    """A color."""
+
+
+def test_a_group_is_told_apart_by_its_one_valued_field():
+    assert build(Drawing, {"figure": {"shape": "circle", "radius": 2}}) == Drawing(
+        figure=Circle(shape="circle", radius=2.0)
+    )
+    for values, complaint in (
+        ({"figure": {"shape": "square", "radius": 2}}, "unknown key 'figure.radius'"),
+        (
+            {"figure": {"shape": "sqare"}},
+            "figure.shape must be one of circle, square, got 'sqare'; did you mean 'square'?",
+        ),
+        ({"figure": {"shape": "square"}}, "figure.side is missing"),
+        ({"figure": {}}, "figure.shape must be one of circle, square"),
+        ({}, "figure.shape must be one of circle, square"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            build(Drawing, values)
+        assert complaint in str(caught.value)
+
+
+def test_the_keys_of_every_possible_group_are_listed():
+    keys = [entry.key for entry in entries(Drawing)]
+    assert keys == ["figure.shape", "figure.radius", "figure.shape", "figure.side"]
+
+
+def test_inherited_fields_bring_their_help_and_can_be_taken_out_again():
+    assert {entry.key: entry.help for entry in entries(Colored)} == {
+        "rate": "A rate.",
+        "kind": "A kind.",
+        "color": "A color.",
+    }
+    assert part(Colored(rate=0.25, color="blue"), Inner) == Inner(rate=0.25)

@@ -1,0 +1,145 @@
+"""A recipe is read, changed and checked without anything heavy; what differs on a resume is named."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from bertkit.config.fields import entries, part
+from bertkit.config.recipe import BertSection, Recipe, forbidden_changes, read_recipe, to_yaml
+from data_pipelines.config import CorpusConfig, PrepareConfig
+
+CORPUS = "data.corpus=my.txt"
+
+
+def test_the_printed_recipe_is_the_same_recipe(tmp_path):
+    recipe = read_recipe("bert-mini", [CORPUS, "train.steps=7", "optim.betas=[0.9, 0.99]", "run.trackers=[a, b]"])
+    path = tmp_path / "printed.yaml"
+    path.write_text(to_yaml(recipe))
+    assert read_recipe(str(path)) == recipe
+
+
+def test_a_recipe_is_its_base_with_a_few_keys_changed():
+    mini, tiny = (
+        yaml.safe_load(to_yaml(read_recipe(name, [CORPUS, "run.dir=x"]))) for name in ("bert-mini", "bert-tiny")
+    )
+    assert {section for section in mini if mini[section] != tiny[section]} == {"model", "train"}
+    assert tiny["model"]["hidden_size"] == 128
+
+
+def test_the_budget_written_last_replaces_the_others():
+    assert read_recipe("bert-mini", [CORPUS]).train.minutes == 10
+    train = read_recipe("bert-mini", [CORPUS, "train.tokens=1e6"]).train
+    assert (train.steps, train.tokens, train.minutes) == (None, 1e6, None)
+
+
+def test_another_architecture_starts_from_its_own_defaults():
+    recipe = read_recipe("bert-mini", [CORPUS, "model.architecture=modernbert", "model.hidden_size=96"])
+    assert type(recipe.model).__name__ == "ModernBertSection"
+    assert (recipe.model.hidden_size, recipe.model.num_hidden_layers) == (96, 22)
+
+
+def test_the_run_folder_is_named_after_the_recipe():
+    assert read_recipe("bert-mini", [CORPUS]).run.dir == "runs/bert-mini"
+    assert read_recipe("bert-mini", [CORPUS, "run.dir=elsewhere"]).run.dir == "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ([], "data.corpus is missing"),
+        ([CORPUS, "train.stps=3"], "unknown key 'train.stps'; did you mean 'train.steps'?"),
+        ([CORPUS, "trian.steps=3"], "unknown key 'trian'; did you mean 'train'?"),
+        ([CORPUS, "model.hiden_size=3"], "unknown key 'model.hiden_size'; did you mean 'model.hidden_size'?"),
+        ([CORPUS, "model.architecture=brt"], "model.architecture must be one of bert, modernbert, imported"),
+        ([CORPUS, "model.hidden_size=100", "model.num_attention_heads=3"], "model.hidden_size must be a multiple"),
+        ([CORPUS, "model.vocab_size=100"], "model.vocab_size comes from the tokenizer"),
+        ([CORPUS, "data.seq_len=1024"], "model.max_position_embeddings=512"),
+        ([CORPUS, "train.steps=3", "train.minutes=1"], "exactly one says how long"),
+        ([CORPUS, "train.steps=-1"], "train.steps must be at least 0, got -1"),
+        ([CORPUS, "optim.lr=nan"], "optim.lr must be a number, got 'nan'"),
+        ([CORPUS, "run.keep=1"], "run.keep must be at least 2"),
+        ([CORPUS, "tokenizer.extend=5"], "tokenizer.extend needs a tokenizer"),
+        ([CORPUS, "model.architecture=imported"], "model.init is missing"),
+        ([CORPUS, "train"], "expected key=value, got 'train'"),
+    ],
+)
+def test_a_mistake_names_its_key_and_the_remedy(changes, complaint):
+    with pytest.raises(ValueError) as caught:
+        read_recipe("bert-mini", changes)
+    assert complaint in str(caught.value)
+
+
+def test_an_unknown_recipe_names_the_nearest():
+    with pytest.raises(ValueError, match="unknown recipe 'bert-mni'; did you mean 'bert-mini'"):
+        read_recipe("bert-mni")
+    with pytest.raises(ValueError, match=r"no/such.yaml is not a file"):
+        read_recipe("no/such.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("train: [", "is not YAML"),
+        ("- a\n- b\n", "holds no recipe"),
+        ("", "holds no recipe"),
+        ("train: {steps: 1, steps: 2}", "'steps' is written twice"),
+        ("base: mine.yaml\n", "is not a file"),
+        ("run: 3\n", "run holds keys of its own"),
+        ("train: 3\n", "train holds keys of its own"),
+        ("base: bert-mini\ndata: 3\n", "data holds keys of its own"),
+        ("run: {seed: 1}\n", "model.architecture must be one of bert, modernbert, imported"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path, text, complaint):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError) as caught:
+        read_recipe(str(path), [CORPUS])
+    assert complaint in str(caught.value)
+
+
+def test_bases_that_lead_in_a_circle_are_refused(tmp_path):
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text(f"base: {two}\n")
+    two.write_text(f"base: {one}\n")
+    with pytest.raises(ValueError, match="leads back"):
+        read_recipe(str(one))
+
+
+def test_what_changes_the_result_is_named_and_what_does_not_is_allowed():
+    before = to_yaml(read_recipe("bert-mini", [CORPUS]))
+    moved = read_recipe("bert-mini", ["data.corpus=moved.txt", "run.dir=x", "run.save_every=7", "train.micro_batch=8"])
+    assert forbidden_changes(before, moved) == []
+    other = read_recipe("bert-mini", [CORPUS, "optim.lr=0.5", "run.seed=1", "train.steps=5"])
+    assert sorted(forbidden_changes(before, other)) == [
+        "optim.lr: 0.001 -> 0.5",
+        "run.seed: 0 -> 1",
+        "train.minutes: 10.0 -> None",
+        "train.steps: None -> 5",
+    ]
+
+
+def test_every_key_has_help():
+    leaves = list(entries(Recipe))
+    assert {"data.corpus", "data.seq_len", "run.dir", "run.seed", "run.save_every"} <= {leaf.key for leaf in leaves}
+    assert {"train.steps", "train.minutes", "train.global_batch"} <= {leaf.key for leaf in leaves}
+    assert [leaf.key for leaf in leaves if not leaf.help] == []
+
+
+def test_sections_hold_the_configs_of_the_rooms_they_feed():
+    recipe = read_recipe("bert-mini", [CORPUS, "data.seq_len=64"])
+    assert part(recipe.data, CorpusConfig) == CorpusConfig(corpus=["my.txt"])
+    assert part(recipe.data, PrepareConfig) == PrepareConfig(seq_len=64)
+    assert isinstance(recipe.model, BertSection)
+
+
+def test_a_recipe_error_imports_nothing_heavy():
+    code = (
+        "import sys; from bertkit.config.recipe import read_recipe\n"
+        "try: read_recipe('bert-mini', ['train.stps=1'])\n"
+        "except ValueError: print(*sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "numpy", "tokenizers", "accelerate", "rich"} & set(shown)

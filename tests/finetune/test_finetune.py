@@ -1,0 +1,396 @@
+"""Fine-tuning learns, stops and goes on to the same bits, and refuses by name what does not fit."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from grammar import write_conll, write_corpus
+from processes import start_ranks
+
+import bertkit
+from bertkit.cli import main
+from bertkit.config.finetune import LabeledSection, read_finetune_recipe
+from bertkit.config.recipe import read_recipe, shipped_recipes, to_yaml
+from bertkit.finetune import train as train_module
+from bertkit.finetune.data import read_labeled
+from bertkit.finetune.learner import Learner, class_weights, layer_speed
+from bertkit.finetune.train import finetune
+from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
+from bertkit.run.checkpoint import checkpoints
+from bertkit.run.optim import build_optimizers
+from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
+
+torch.set_num_threads(1)
+SMALL = ["train.epochs=4", "train.global_batch=8", "train.micro_batch=4", "optim.lr=0.02", "run.save_every=3"]
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+class Died(BaseException):
+    """Ends a run as a kill would: no handler of the product catches it."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Labeled files and an encoder to begin with."""
+    folder = tmp_path_factory.mktemp("home")
+    write_conll(folder / "train.conll", 40)
+    write_conll(folder / "dev.conll", 15, seed=1)
+    corpus = CorpusConfig(corpus=[str(write_corpus(folder / "text.txt"))])
+    tokenizer = train_tokenizer(corpus, TokenizerConfig(vocab_size=120), folder / "encoder")
+    config = BertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=48, **SIZES)
+    bertkit.save(MaskedLM(build_encoder(config, 0), 0), folder / "encoder", tokenizer)
+    return folder
+
+
+def arguments(home: Path, folder: Path, *changes: str) -> list[str]:
+    data = [f"data.train={home / 'train.conll'}", f"data.dev={home / 'dev.conll'}"]
+    return ["ner", *data, f"model.init={home / 'encoder'}", f"run.dir={folder}", *SMALL, *changes]
+
+
+def run(home: Path, folder: Path, *changes: str) -> int:
+    name, *rest = arguments(home, folder, *changes)
+    return finetune(read_finetune_recipe(name, rest))
+
+
+def run_until(step: int, home: Path, folder: Path, *changes: str, seed: int = 0) -> None:
+    """A run that dies when it is about to compute this step of this seed."""
+
+    def dying(*args, **options):
+        if (options["seed"], options["step"]) == (seed, step):
+            raise Died
+        return real(*args, **options)
+
+    real = train_module.train_step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_module, "train_step", dying)
+        with pytest.raises(Died):
+            run(home, folder, *changes)
+
+
+def final_state(folder: Path, seed: int = 0) -> dict[str, str]:
+    path = checkpoints(folder / f"seed-{seed}" / "checkpoints")[-1][1]
+    files = json.loads((path / "manifest.json").read_bytes())["files"]
+    return {name: files[name]["sha256"] for name in ("model.safetensors", "optimizer.safetensors")}
+
+
+def scores(folder: Path) -> dict:
+    return json.loads((folder / "scores.json").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(home, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert run(home, folder, "run.seeds=[0,1]") == 0
+    return folder
+
+
+def test_a_run_learns_and_leaves_what_others_rely_on(undisturbed):
+    found = scores(undisturbed)
+    assert found["dev"]["mean"] > 0.9
+    assert found["dev"]["baselines"]["majority tag"]["f1"] == 0
+    assert [seed["seed"] for seed in found["seeds"]] == [0, 1]
+    assert found["seeds"][0]["dev"].keys() >= {"f1", "strict", "types", "accuracy", "confusions", "worst"}
+    lines = [json.loads(line) for line in (undisturbed / "seed-0" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "dev"] == [5, 10, 15, 20]
+    assert {path.name for path in undisturbed.iterdir()} >= {"export", "scores.json", "recipe.yaml", "run.json"}
+    assert isinstance(bertkit.load(undisturbed), TokenTagger)
+    assert "| dev | conlleval |" in (undisturbed / "export" / "README.md").read_text()
+
+
+def test_a_kill_in_either_seed_does_not_change_the_result(undisturbed, home, tmp_path):
+    folder = tmp_path / "run"
+    for seed, step in ((0, 7), (0, 14), (1, 2), (1, 11)):
+        run_until(step, home, folder, "run.seeds=[0,1]", seed=seed)
+    assert run(home, folder, "run.seeds=[0,1]") == 0
+    assert [final_state(folder, seed) for seed in (0, 1)] == [final_state(undisturbed, seed) for seed in (0, 1)]
+
+
+def test_a_seed_can_be_added_and_the_others_stay(home, tmp_path, undisturbed):
+    assert run(home, tmp_path / "run", "run.seeds=[1]") == 0
+    assert run(home, tmp_path / "run", "run.seeds=[1,0]") == 0
+    assert final_state(tmp_path / "run", 1) == final_state(undisturbed, 1)
+    assert final_state(tmp_path / "run", 0) == final_state(undisturbed, 0)
+
+
+def test_two_processes_end_in_the_same_bits(undisturbed, home, tmp_path):
+    folder = tmp_path / "run"
+    ranks = start_ranks(["-m", "bertkit", "finetune", *arguments(home, folder, "run.seeds=[0]")], 2)
+    outputs = [rank.communicate(timeout=240) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    assert final_state(folder) == final_state(undisturbed)
+    assert scores(folder)["seeds"][0]["dev"]["f1"] == scores(undisturbed)["seeds"][0]["dev"]["f1"]
+
+
+def test_a_finished_run_changes_nothing(undisturbed, home, capsys):
+    before = final_state(undisturbed)
+    assert run(home, undisturbed, "run.seeds=[0,1]") == 0
+    assert final_state(undisturbed) == before
+    told = capsys.readouterr()
+    assert "mean and deviation of 2 seeds" in told.out
+    assert f"{undisturbed} is finished: seeds 0, 1; the model is in {undisturbed / 'export'}" in told.err
+
+
+def test_a_run_with_a_seed_to_train_is_not_called_finished(undisturbed, home, tmp_path, capsys):
+    shutil.copytree(undisturbed, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "seed-1")
+    assert run(home, tmp_path / "run", "run.seeds=[0,1]") == 0
+    assert "is finished" not in capsys.readouterr().err
+
+
+def test_without_patience_for_worse_scores_training_ends_early_with_the_best_step(home, tmp_path, capsys):
+    changes = ("train.epochs=40", "train.patience=2")
+    assert run(home, tmp_path / "run", *changes) == 0
+    last = checkpoints(tmp_path / "run" / "seed-0" / "checkpoints")[-1][0]
+    assert last < 200
+    found = scores(tmp_path / "run")["seeds"][0]
+    assert found["step"] < last
+    assert "stopped early" in capsys.readouterr().err
+    lines = [json.loads(line) for line in (tmp_path / "run" / "seed-0" / "metrics.jsonl").read_text().splitlines()]
+    assert found["dev"]["f1"] == max(line["f1"] for line in lines if line["kind"] == "dev")
+
+
+def test_a_frozen_encoder_stays_as_it_was(home, tmp_path):
+    assert run(home, tmp_path / "run", "model.freeze=true", "train.epochs=1") == 0
+    before, after = (bertkit.load(path).encoder.state_dict() for path in (home / "encoder", tmp_path / "run"))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])
+def test_lower_layers_learn_more_slowly(config):
+    model = TokenTagger(build_encoder(config(vocab_size=50, **SIZES)), ["a", "b"])
+    speed = layer_speed(model, 0.5)
+    assert speed("model.head.classifier.weight") == 1.0
+    assert speed("model.encoder.layers.1.mlp_in.weight") == 0.5
+    assert speed("model.encoder.layers.0.mlp_in.weight") == 0.25
+    assert speed("model.encoder.tokens.weight") == 0.125
+    recipe = read_finetune_recipe("ner", ["data.train=x", "optim.lr=0.1"])
+    groups = build_optimizers(Learner(model, None), recipe.optim, speed)[0].param_groups
+    assert {round(group["lr"] / 0.1, 6) for group in groups} == {1.0, 0.5, 0.25, 0.125}
+
+
+def test_class_weights_favour_rare_labels_and_keep_the_mean(home, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        train_module, "class_weights", lambda inputs: seen.append((class_weights(inputs), inputs)) or seen[-1][0]
+    )
+    assert run(home, tmp_path / "run", "train.class_weights=balanced", "train.epochs=1") == 0
+    weights, inputs = seen[0]
+    labels = torch.cat([torch.from_numpy(answer) for answer in inputs.answers])
+    assert weights[labels].mean() == pytest.approx(1.0, abs=1e-5)
+    assert weights[inputs.labeled.labels.index("B-PER")] > weights[inputs.labeled.labels.index("O")]
+
+
+def test_all_pieces_learn_with_begin_going_on_as_inside(home, tmp_path, monkeypatch):
+    prepared = []
+    real = train_module.prepare
+    monkeypatch.setattr(train_module, "prepare", lambda *args: prepared.append(real(*args)) or prepared[-1])
+    assert run(home, tmp_path / "run", "data.pieces=all", "train.epochs=1") == 0
+    (inputs,) = prepared
+    labels = inputs.labeled.labels
+    for row, answer in zip(inputs.rows["train"], inputs.answers, strict=True):
+        words = row.words.tolist()
+        tags = [labels[index] for index in answer]
+        assert len(words) == len(row.ids_L) - 2
+        assert all(not tags[i].startswith("B-") for i in range(1, len(words)) if words[i] == words[i - 1])
+
+
+@pytest.mark.parametrize("task", ["pos", "chunking"])
+def test_plain_tags_and_named_columns(home, tmp_path, task, capsys):
+    column = "data.tag_column=pos" if task == "pos" else "data.tag_column=chunk"
+    changes = [*arguments(home, tmp_path / "run")[1:], "data.columns=[word,pos,chunk]", column, "train.epochs=1"]
+    assert finetune(read_finetune_recipe(task, changes)) == 0
+    said = capsys.readouterr()
+    assert ("tags: plain" in said.err) == (task == "pos")
+    assert ("unknown words" in said.out) == (task == "pos")
+
+
+def test_from_scratch_a_tokenizer_is_trained_on_the_sentences(home, tmp_path):
+    changes = ("model.init=", "train.epochs=0.2", "data.train_share=0.5")
+    assert run(home, tmp_path / "run", *changes) == 0
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").is_file()
+    assert run(home, tmp_path / "like", "model.init=", f"model.like={home / 'encoder'}", "train.epochs=0.2") == 0
+    assert bertkit.load(tmp_path / "like").config.hidden_size == 16
+
+
+def test_one_sentence_is_enough(home, tmp_path):
+    one = write_conll(tmp_path / "one.conll", 1)
+    assert run(home, tmp_path / "run", f"data.train={one}", "data.dev=[]", "train.epochs=2") == 0
+    assert bertkit.Tagger.load(tmp_path / "run").tag("anna paints").tags
+
+
+def test_a_sentence_longer_than_the_model_is_trained_and_scored_whole(home, tmp_path):
+    long = tmp_path / "long.conll"
+    long.write_text((home / "train.conll").read_text().replace("\n\n", "\n"))
+    assert run(home, tmp_path / "run", f"data.train={long}", f"data.dev={long}", "train.epochs=1") == 0
+    found = scores(tmp_path / "run")["seeds"][0]["dev"]
+    assert found["gold"] == 80, "gold spans must not be cut with the windows"
+
+
+def test_every_word_is_trained_on_and_scored_whatever_it_is(home, tmp_path):
+    odd = ["", "\u200b", "\ufeff", "שלום", "\u202eabc", "👨‍👩‍👧", "👍🏽", "x" * 300, "[SEP]", "a b"]
+    words = [*odd, *["anna"] * 10_000]
+    path = tmp_path / "odd.tsv"
+    path.write_text("".join(f"{word}\tX\n" for word in words) + "\nboris\tY\n", encoding="utf-8")
+    changes = [f"data.train={path}", f"data.dev={path}", "train.epochs=0.1", "data.max_length=40"]
+    assert run(home, tmp_path / "run", *changes) == 0
+    found = scores(tmp_path / "run")["seeds"][0]["dev"]
+    assert found["words"] == len(words) + 1
+    assert sum(row["gold"] for row in found["tags"].values()) == len(words) + 1
+    tagged = bertkit.Tagger.load(tmp_path / "run").tag(words)
+    assert len(tagged.tags) == len(words)
+
+
+def test_a_label_seen_only_in_dev_is_named_and_counts_as_a_mistake(home, tmp_path, capsys):
+    dev = tmp_path / "dev.conll"
+    dev.write_text("anna\tX\tB-PER\nrome\tX\tB-CITY\n")
+    assert run(home, tmp_path / "run", f"data.dev={dev}", "train.epochs=1") == 0
+    assert f"{dev}:2: the label 'B-CITY' (1 in data.dev) is not in the training data" in capsys.readouterr().err
+    assert scores(tmp_path / "run")["seeds"][0]["dev"]["types"]["CITY"]["recall"] == 0
+
+
+def test_stray_insides_are_repaired_and_said(tmp_path):
+    path = tmp_path / "x.conll"
+    path.write_text("a\tB-PER\nb\tI-LOC\n\nc\tB-LOC\nd\tB-PER\n")
+    labeled = read_labeled("tagging", LabeledSection(train=[str(path)]))
+    assert labeled.train[0].tags == ["B-PER", "B-LOC"]
+    assert any("1 I- tags go on nothing" in note and f"{path}:2" in note for note in labeled.notes)
+    assert labeled.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+def test_a_slip_among_span_tags_is_named_and_makes_no_plain_tags_of_them(tmp_path):
+    path = tmp_path / "x.conll"
+    path.write_text("a\tB-PER\nb\tI-PER\nc\t0\n")
+    with pytest.raises(ValueError, match=r"x\.conll:3: '0' is no span tag, but 2 others are; .*data\.scheme=plain"):
+        read_labeled("tagging", LabeledSection(train=[str(path)]))
+    assert read_labeled("tagging", LabeledSection(train=[str(path)], scheme="plain")).labels == ("0", "B-PER", "I-PER")
+    path.write_text("a\tB-NP\nb\tNN\nc\tVB\n")
+    assert read_labeled("tagging", LabeledSection(train=[str(path)])).scheme == "plain"
+
+
+def test_a_share_of_the_sentences_is_always_the_same_and_grows(home):
+    def sentences(share: float) -> set[str]:
+        config = LabeledSection(train=[str(home / "train.conll")], train_share=share)
+        return {" ".join(sentence.words) for sentence in read_labeled("tagging", config).train}
+
+    assert sentences(0.2) <= sentences(0.5) <= sentences(1.0)
+
+
+def test_a_text_classifier_shares_everything_but_head_and_reader(home, tmp_path):
+    rows = [{"text": f"anna {verb} the house", "label": label} for verb, label in (("paints", "a"), ("forgets", "b"))]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows * 12))
+    modern = tmp_path / "modern"  # a classic encoder needs far longer until its first token sees the others
+    tokenizer = load_tokenizer(home / "encoder")
+    config = ModernBertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=48, **SIZES)
+    bertkit.save(build_encoder(config, 0), modern, tokenizer)
+    changes = [f"data.train={path}", f"data.dev={path}", f"model.init={modern}", f"run.dir={tmp_path / 'run'}"]
+    assert finetune(read_finetune_recipe("text-classification", [*changes, *SMALL, "train.epochs=10"])) == 0
+    assert scores(tmp_path / "run")["seeds"][0]["dev"]["accuracy"] == 1.0
+    assert isinstance(bertkit.load(tmp_path / "run"), SequenceClassifier)
+    tagger = bertkit.Tagger.load(tmp_path / "run")
+    assert tagger.tag("anna forgets the house").tags == ["b"]
+    assert tagger.tag("anna forgets the house " * 30).tags == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "recipe", "complaint"),
+    [
+        ("finetune", "bert-mini", "bert-mini is a recipe for `bertkit pretrain`, not for `bertkit finetune`"),
+        ("pretrain", "ner", "ner is a recipe for `bertkit finetune`, not for `bertkit pretrain`"),
+        ("finetune", "nerr", "unknown recipe 'nerr'; did you mean 'ner'?"),
+    ],
+)
+def test_recipes_of_the_two_verbs_are_not_confused(verb, recipe, complaint, capsys, tmp_path):
+    assert main([verb, recipe, "data.train=x", f"run.dir={tmp_path / 'run'}"]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_recipe_of_ones_own_says_its_task(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("data: {train: x}\n")
+    with pytest.raises(ValueError, match="is a recipe for `bertkit pretrain`"):
+        read_finetune_recipe(str(path))
+    path.write_text("base: ner\ndata: {train: x}\n")
+    assert read_finetune_recipe(str(path)).task == "tagging"
+    with pytest.raises(ValueError, match="is a recipe for `bertkit finetune`"):
+        read_recipe(str(path))
+
+
+@pytest.mark.parametrize("name", sorted(shipped_recipes("finetune")))
+def test_a_shipped_recipe_says_what_it_is_for_and_prints_itself(name, tmp_path):
+    first = shipped_recipes("finetune")[name].read_text().splitlines()[:3]
+    assert all(line.startswith("# ") and len(line) <= 118 for line in first)
+    assert first[1].startswith("# Needs ")
+    assert first[2].startswith("# Takes ")
+    recipe = read_finetune_recipe(name, ["data.train=x"])
+    (tmp_path / "printed.yaml").write_text(to_yaml(recipe))
+    assert read_finetune_recipe(str(tmp_path / "printed.yaml")) == recipe
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("optim.lr=0.5", "optim.lr: 0.02 -> 0.5"),
+        ("data.pieces=all", "data.pieces"),
+        ("data.train_share=0.5", "data.train_share"),
+    ],
+)
+def test_another_recipe_in_the_folder_is_refused_by_name(undisturbed, home, change, complaint):
+    with pytest.raises(ValueError, match="holds a run of another recipe") as caught:
+        run(home, undisturbed, "run.seeds=[0,1]", change)
+    assert complaint in str(caught.value)
+
+
+def test_changed_data_is_refused_by_name(home, undisturbed, tmp_path):
+    other = write_conll(tmp_path / "other.conll", 41, seed=3)
+    with pytest.raises(ValueError, match="the labeled data changed since"):
+        run(home, undisturbed, "run.seeds=[0,1]", f"data.train={other}")
+
+
+def test_labels_that_do_not_fit_the_head_are_refused_with_both_sizes(undisturbed, home, tmp_path):
+    other = tmp_path / "other.conll"
+    other.write_text("rome\tX\tB-CITY\nis\tX\tO\n")
+    with pytest.raises(ValueError, match="a head for 5 labels, but the data has 3"):
+        run(home, tmp_path / "run", f"model.init={undisturbed}", f"data.train={other}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_head_of_another_task_is_told_before_any_label_is_read(undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
+    (tmp_path / "x.jsonl").write_text('{"text": "anna paints", "label": "art"}\n')
+    changes = [f"data.train={tmp_path / 'x.jsonl'}", f"model.init={undisturbed}", f"run.dir={tmp_path / 'run'}"]
+    with pytest.raises(ValueError, match="holds a TokenTagger, but the task needs a SequenceClassifier"):
+        finetune(read_finetune_recipe("text-classification", changes))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["init", "like"])
+def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_read(home, tmp_path, key, monkeypatch):
+    monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
+    tokenizer = train_tokenizer(
+        CorpusConfig(corpus=[str(home / "text.txt")]), TokenizerConfig(vocab_size=120), tmp_path / "odd"
+    )
+    bertkit.save(build_encoder(BertConfig(vocab_size=50, max_position_embeddings=48, **SIZES), 0), tmp_path / "odd")
+    with pytest.raises(ValueError, match=rf"{tokenizer.vocab_size} tokens, but the model knows 50"):
+        run(home, tmp_path / "run", "model.init=", f"model.{key}={tmp_path / 'odd'}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (["data.train=nowhere.conll"], "there is no file 'nowhere.conll'"),
+        (["data.train_share=0"], "data.train_share must lie in (0, 1], got 0"),
+        (["run.seeds=[1,1]"], "run.seeds must be distinct"),
+        (["optim.layer_decay=2"], "optim.layer_decay must lie in (0, 1]"),
+        (["data.tag_colum=3"], "unknown key 'data.tag_colum'; did you mean 'data.tag_column'?"),
+        (["data.scheme=iob2", "data.tag_column=2"], "is no tag of the scheme iob2"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_two(home, tmp_path, changes, complaint, capsys):
+    assert main(["finetune", *arguments(home, tmp_path / "run", *changes)]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert "Traceback" not in said

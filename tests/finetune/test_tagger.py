@@ -1,0 +1,251 @@
+"""One tag for each word, whatever the word; the same tags alone, in a crowd, in windows and in transformers."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from grammar import documents, write_conll, write_corpus
+
+import bertkit
+from bertkit.cli import main
+from bertkit.config.finetune import read_finetune_recipe
+from bertkit.finetune.card import SETTINGS
+from bertkit.finetune.train import finetune
+from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
+from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.vocab.tokenizer import train_tokenizer
+
+torch.set_num_threads(1)
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    corpus = CorpusConfig(corpus=[str(write_corpus(folder / "text.txt"))])
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=150), folder)
+
+
+@pytest.fixture(scope="module", params=["bert", "modernbert"])
+def folder(request, tokenizer, tmp_path_factory) -> Path:
+    """A tagger with random weights, the head's large enough that no two labels tie."""
+    config = {"bert": BertConfig, "modernbert": ModernBertConfig}[request.param]
+    encoder = build_encoder(config(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES), 0)
+    model = TokenTagger(encoder, LABELS, 0)
+    with torch.no_grad():
+        model.head.classifier.weight.mul_(50)
+    path = tmp_path_factory.mktemp(request.param)
+    bertkit.save(model, path, tokenizer)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tokenizer, tmp_path_factory) -> Path:
+    """A run that has learnt the grammar."""
+    home = tmp_path_factory.mktemp("trained")
+    config = ModernBertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES)
+    bertkit.save(build_encoder(config, 0), home / "encoder", tokenizer)
+    data = [f"data.train={write_conll(home / 'train.conll', 60)}", f"data.dev={write_conll(home / 'dev.conll', 20, 1)}"]
+    small = ["train.epochs=6", "train.global_batch=8", "optim.lr=0.01", f"run.dir={home / 'run'}"]
+    assert finetune(read_finetune_recipe("ner", [*data, f"model.init={home / 'encoder'}", *small])) == 0
+    return home / "run"
+
+
+def test_a_trained_tagger_finds_spans_in_raw_text_with_their_places(trained):
+    text = "  anna watches the old house\tnear the station."
+    found = bertkit.Tagger.load(trained).tag(text)
+    assert found.words == ["anna", "watches", "the", "old", "house", "near", "the", "station", "."]
+    assert [text[a:b] for a, b in found.offsets] == found.words
+    kinds = [(span.kind, span.text, text[slice(*span.offsets)]) for span in found.spans]
+    assert kinds == [("PER", "anna", "anna"), ("LOC", "near the station", "near the station")]
+    assert all(0.2 < confidence <= 1 for confidence in found.confidences)
+
+
+def test_words_and_text_get_the_same_tags(trained):
+    tagger = bertkit.Tagger.load(trained)
+    assert tagger.tag("anna watches the house.").tags == tagger.tag(["anna", "watches", "the", "house", "."]).tags
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [""],
+        ["", "", ""],
+        ["\u200b", "anna", "\u200d", "\ufeff"],
+        ["שלום", "עולם", "\u202eabc"],
+        ["👨‍👩‍👧", "👍🏽", "🇩🇪"],
+        ["[SEP]", "[CLS]", "[MASK]", "[PAD]"],
+        ["x" * 5000],
+        ["anna", "x" * 5000, "paints"],
+        ["a b", "c\td", "e\nf"],
+        [],
+    ],
+)
+def test_every_word_gets_one_tag(folder, words):
+    found = bertkit.Tagger.load(folder).tag(words)
+    assert found.words == words
+    assert len(found.tags) == len(found.confidences) == len(words)
+    assert set(found.tags) <= set(LABELS)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\u200b", "a\u200bb", "שלום, עולם!", "👍🏽👍🏽 ok"])
+def test_every_text_is_tagged_word_by_word(folder, text):
+    found = bertkit.Tagger.load(folder).tag(text)
+    assert "".join(found.words) == "".join(text.split())
+    assert len(found.tags) == len(found.words)
+
+
+def test_ten_thousand_words_get_ten_thousand_tags(folder):
+    """Row 16: a sentence far longer than the model is tagged to its end."""
+    words = (" ".join(documents(400)).split() * 3)[:10_000]
+    found = bertkit.Tagger.load(folder).tag(words)
+    assert len(found.tags) == 10_000
+    assert len(set(found.tags)) > 1
+
+
+def test_company_does_not_change_a_tag(folder):
+    tagger = bertkit.Tagger.load(folder)
+    texts = [*documents(20), "", "anna", *documents(5, seed=3)]
+    together = list(tagger.tag_all(texts))
+    assert [found.text for found in together] == texts
+    for chunk in (1, 7):
+        alone = list(tagger.tag_all(texts, chunk=chunk))
+        assert [found.tags for found in alone] == [found.tags for found in together]
+
+
+def test_tagging_is_lazy(folder):
+    read = []
+    taggings = bertkit.Tagger.load(folder).tag_all((read.append(i) or "anna" for i in range(100)), chunk=10)
+    next(taggings)
+    assert len(read) == 10
+
+
+def test_transformers_gives_the_same_scores_and_its_pipeline_the_same_tags(folder, tokenizer):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
+    assert model.config.id2label == dict(enumerate(LABELS))
+    ids = torch.tensor([tokenizer.backend.encode("anna paints the old house").ids])
+    torch.testing.assert_close(bertkit.load(folder)(ids), model(ids).logits, rtol=1e-4, atol=1e-4)
+    pipeline = transformers.pipeline("token-classification", model=str(folder), ignore_labels=[])
+    for text in documents(10, seed=9):
+        if len(text) > 150:
+            continue  # the pipeline does not cut what is too long for the model
+        found = bertkit.Tagger.load(folder).tag(text)
+        theirs = {piece["start"]: piece["entity"] for piece in reversed(pipeline(text))}
+        assert found.tags == [theirs[start] for start, _ in found.offsets]
+
+
+def test_the_folder_remembers_how_words_were_split(trained, tmp_path):
+    settings = json.loads((trained / "export" / SETTINGS).read_bytes())
+    assert settings["split"]["punctuation"] is True
+    assert bertkit.Tagger.load(trained).tag("anna.").words == ["anna", "."]
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in (trained / "export").iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    settings["split"]["punctuation"] = False
+    (copy / SETTINGS).write_text(json.dumps(settings))
+    assert bertkit.Tagger.load(copy).tag("anna.").words == ["anna."]
+    (copy / SETTINGS).write_text('{"split": 3}')
+    with pytest.raises(ValueError, match=SETTINGS):
+        bertkit.Tagger.load(copy)
+
+
+def test_a_model_without_labels_is_refused(tokenizer, tmp_path):
+    config = BertConfig(vocab_size=tokenizer.vocab_size, **SIZES)
+    bertkit.save(MaskedLM(build_encoder(config)), tmp_path, tokenizer)
+    with pytest.raises(ValueError, match="MaskedLM, which gives no tags"):
+        bertkit.Tagger.load(tmp_path)
+
+
+@pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])
+def test_transformers_opens_a_text_classifier(tokenizer, tmp_path, config):
+    transformers = pytest.importorskip("transformers")
+    encoder = build_encoder(config(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES), 0)
+    model = SequenceClassifier(encoder, ["good", "bad"], 0).eval()
+    bertkit.save(model, tmp_path, tokenizer)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert theirs.config.id2label == {0: "good", 1: "bad"}
+    ids, mask = torch.randint(5, 100, (3, 9)), torch.ones(3, 9, dtype=torch.long)
+    mask[1, 4:] = 0
+    torch.testing.assert_close(model(ids, mask), theirs(ids, mask).logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(bertkit.load(tmp_path)(ids, mask), model(ids, mask))
+    with pytest.raises(ValueError, match="give it a text, not words"):
+        bertkit.Tagger.load(tmp_path).tag(["two", "words"])
+
+
+def run_tag(capsys, *arguments) -> str:
+    assert main(["tag", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_files_are_tagged_in_order_whatever_they_hold(trained, tmp_path, capsys):
+    text, conll, jsonl = tmp_path / "a.txt", tmp_path / "b.conll", tmp_path / "c.jsonl"
+    text.write_text("anna paints.\n\nboris!\n")
+    conll.write_text("clara\tO\npaints\tO\n\ndavid\tO\n")
+    jsonl.write_text('{"tokens": ["emil", ""]}\n{"text": "frieda watches"}\n')
+    lines = run_tag(capsys, "--model", trained, text, conll, jsonl).splitlines()
+    assert [line.partition("\t")[0] for line in lines] == [
+        *("anna", "paints", ".", "", "boris", "!", "", "clara", "paints", "", "david", ""),
+        *("emil", "", "", "frieda", "watches", ""),
+    ]
+    assert lines[0] == "anna\tB-PER"
+
+
+def test_json_lines_hold_words_tags_spans_offsets_and_confidence(trained, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"anna watches the river\n")))
+    (line,) = run_tag(capsys, "--model", trained, "--output", "jsonl").splitlines()
+    record = json.loads(line)
+    assert record["words"] == ["anna", "watches", "the", "river"]
+    assert record["offsets"][0] == [0, 4]
+    assert record["spans"][0] | {"confidence": 1} == {
+        "label": "PER",
+        "words": [0, 1],
+        "text": "anna",
+        "confidence": 1,
+        "start": 0,
+        "end": 4,
+    }
+
+
+def test_the_view_shows_spans_and_hides_no_control_code(trained, tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_text("anna watches\x1b[31m the river\n")
+    shown = run_tag(capsys, "--model", trained, "--output", "view", path)
+    assert "anna PER" in shown
+    assert "\x1b[31m" not in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.txt", b"ok\n\xff\n", "a.txt:2: not UTF-8"),
+        ("b.conll", b"a b\nc\n", "b.conll:2: 1 column where line 1 has 2"),
+        ("c.jsonl", b'{"tokens": 3}\n', "c.jsonl:1: expected tokens (a list of words) or a text"),
+        ("d.json", b'{"tokens": 3}\n', "d.json:1: expected tokens (a list of words) or a text"),
+        ("e.ndjson.gz", gzip.compress(b'{"tokens": 3}\n', mtime=0), "e.ndjson.gz:1: expected tokens"),
+    ],
+)
+def test_a_bad_input_is_one_line_and_exit_two(trained, tmp_path, capsys, name, content, complaint):
+    (tmp_path / name).write_bytes(content)
+    assert main(["tag", "--model", str(trained), str(tmp_path / name)]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_program_that_waits_for_each_answer_gets_it(folder):
+    """A pipe that stays open: an answer that waited for a full chunk, or in a buffer, would never come."""
+    command = [sys.executable, "-m", "bertkit", "tag", "--model", str(folder), "--output", "jsonl"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for text in ("anna", "boris paints", "clara paints the house"):
+            process.stdin.write(text.encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["text"] == text
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0

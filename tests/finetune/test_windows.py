@@ -1,0 +1,120 @@
+"""Every word is asked about exactly once, where it has most context, however long the sentence and odd the word."""
+
+import numpy as np
+import pytest
+from grammar import write_corpus
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.finetune.batches import by_length, collate
+from bertkit.finetune.windows import Encoded, Frame, WordEncoder, text_rows, window_starts, word_rows
+from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.vocab.tokenizer import train_tokenizer
+
+FRAME = Frame(np.array([101]), np.array([102]))
+
+
+def encoded(lengths) -> Encoded:
+    """A sentence whose words have so many pieces; piece i has the id 1000 + i."""
+    lengths = np.array(lengths, np.int64)
+    return Encoded(
+        1000 + np.arange(lengths.sum()), np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths) - lengths
+    )
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=80), st.integers(4, 40))
+def test_every_word_is_answered_once_at_its_first_piece(lengths, max_length):
+    sentence = encoded(lengths)
+    rows = list(word_rows(sentence, 7, FRAME, max_length))
+    answered = np.concatenate([row.words for row in rows])
+    assert sorted(answered.tolist()) == list(range(len(lengths)))
+    for row in rows:
+        assert len(row.ids_L) <= max_length
+        assert (row.ids_L[0], row.ids_L[-1], row.sentence) == (101, 102, 7)
+        assert (row.ids_L[row.places] == 1000 + sentence.first_W[row.words]).all()
+        assert (np.diff(row.places) > 0).all()
+
+
+@given(st.integers(1, 500), st.integers(2, 40))
+def test_windows_reach_from_the_first_piece_to_the_last_and_overlap_by_half(size, room):
+    starts = window_starts(size, room)
+    assert starts[0] == 0
+    assert starts[-1] + room >= size
+    assert (np.diff(starts) <= max(room // 2, 1)).all()
+    assert len(starts) == 1 or starts[-1] + room == size
+
+
+def test_a_word_is_answered_where_it_has_most_context():
+    rows = list(word_rows(encoded([1] * 20), 0, Frame(np.zeros(0, int), np.zeros(0, int)), 8))
+    for row in rows:
+        for word, place in zip(row.words, row.places, strict=True):
+            left = place if row.ids_L[0] != 1000 else 99
+            right = len(row.ids_L) - 1 - place if row.ids_L[-1] != 1019 else 99
+            assert min(left, right) >= 1, f"word {word} stands at the edge of its window"
+
+
+def test_ten_thousand_words_are_all_answered():
+    rows = list(word_rows(encoded([2] * 10_000), 0, FRAME, 128))
+    assert sum(len(row.words) for row in rows) == 10_000
+
+
+def test_all_pieces_can_be_asked_about():
+    (row,) = word_rows(encoded([2, 1]), 0, FRAME, 16, "all")
+    assert row.words.tolist() == [0, 0, 1]
+    assert row.places.tolist() == [1, 2, 3]
+
+
+def test_a_long_text_is_asked_about_in_every_window():
+    rows = list(text_rows(encoded([50]), 3, FRAME, 22))
+    assert len(rows) > 1
+    assert all(row.places.tolist() == [0] and row.ids_L[0] == 101 for row in rows)
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "bpe"])
+def tokenizer(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    corpus = CorpusConfig(corpus=[str(write_corpus(folder / "text.txt"))])
+    return train_tokenizer(corpus, TokenizerConfig(kind=request.param, vocab_size=300), folder)
+
+
+def test_words_have_the_pieces_of_running_text(tokenizer):
+    words = ["anna", "paints", "the", "old", "house", "near", "the", "station", "."]
+    (found,) = WordEncoder(tokenizer)([words])
+    tokenizer.backend.encode_special_tokens = False
+    assert found.ids_P.tolist() == tokenizer.backend.encode(" ".join(words), add_special_tokens=False).ids
+    assert found.word_P[found.first_W].tolist() == list(range(len(words)))
+
+
+@pytest.mark.parametrize("odd", ["", "\u200b", "\u00ad", " ", "👨‍👩‍👧", "שלום", "[SEP]", "\ufeff"])
+def test_a_word_without_pieces_still_has_one(tokenizer, odd):
+    for words in ([odd], ["anna", odd, "paints"], [odd, odd]):
+        (found,) = WordEncoder(tokenizer)([words])
+        assert len(found.first_W) == len(words)
+        assert set(found.word_P.tolist()) == set(range(len(words)))
+
+
+def test_company_and_memory_do_not_change_the_pieces_of_a_sentence(tokenizer, monkeypatch):
+    sentences = [["anna", "paints"], [], ["paints", "anna", "x" * 100], ["x" * 100], ["", "anna"], []]
+    alone = [WordEncoder(tokenizer)([words])[0] for words in sentences]
+    encode = WordEncoder(tokenizer)
+    monkeypatch.setattr("bertkit.finetune.windows._MAX_KNOWN", 2)
+    for together in (encode(sentences), encode(sentences), [encode([words])[0] for words in sentences]):
+        for found, expected in zip(together, alone, strict=True):
+            assert all((a == b).all() and a.shape == b.shape for a, b in zip(found, expected, strict=True))
+
+
+def test_special_tokens_in_the_text_are_ordinary_characters(tokenizer):
+    (found,) = WordEncoder(tokenizer)([["anna", "[SEP]", "paints"]])
+    assert tokenizer.special.sep_id not in found.ids_P
+
+
+def test_batches_hold_every_row_once_and_equal_lengths_side_by_side():
+    rows = [row for i, size in enumerate([5, 3, 5, 9, 3]) for row in word_rows(encoded([1] * size), i, FRAME, 32)]
+    chosen = list(by_length(rows, max_tokens=14))
+    order = [index for batch in chosen for index in batch]
+    assert sorted(order) == list(range(5))
+    lengths = [len(rows[index].ids_L) for index in order]
+    assert lengths == sorted(lengths)
+    batch = collate([rows[i] for i in chosen[0]])
+    assert batch.input_ids[batch.cu_seqlens[:-1].long()].tolist() == [101] * len(chosen[0])
+    assert (batch.target_index.diff() > 0).all()

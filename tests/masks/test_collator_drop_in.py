@@ -1,0 +1,67 @@
+"""The collator in projects of others: transformers' tokenizers, its Trainer, and the collator it replaces."""
+
+import numpy as np
+import pytest
+import torch
+from collating import PLAIN, backend, examples, restored, transformers_tokenizer
+
+from data_pipelines.masks.collator import MaskingCollator
+
+
+def test_any_tokenizer_object_describes_the_vocabulary():
+    from data_pipelines.vocab.tokenizer import SpecialIds
+    from data_pipelines.vocab.tokenizer import Tokenizer as Ours
+
+    given = examples()
+    ours = Ours(backend(), SpecialIds(0, 1, 2, 3, 4, frozenset(range(5))))
+    batches = [MaskingCollator(t, seed=0)(given) for t in (backend(), transformers_tokenizer(), ours)]
+    for batch in batches[1:]:
+        assert all(torch.equal(batch[name], batches[0][name]) for name in batch)
+
+
+def test_left_padding_of_a_transformers_tokenizer_is_kept():
+    tokenizer = transformers_tokenizer()
+    tokenizer.padding_side = "left"
+    given = examples()
+    batch = MaskingCollator(tokenizer, seed=0)(given)
+    assert (batch["attention_mask"][:, -1] == 1).all()
+    assert restored(batch)[0][-len(given[0]["input_ids"]) :].tolist() == given[0]["input_ids"]
+
+
+def test_it_serves_a_transformers_trainer(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    given, read = examples(16), set()
+
+    class Rows(list):
+        def __getitem__(self, index):
+            read.add(index)
+            return super().__getitem__(index)
+
+    trainer = transformers.Trainer(
+        model=transformers.BertForMaskedLM(config),
+        args=transformers.TrainingArguments(
+            output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=4, report_to=[], use_cpu=True,
+            disable_tqdm=True, remove_unused_columns=False,
+        ),
+        train_dataset=Rows(given),
+        data_collator=MaskingCollator(**PLAIN, seed=0),
+    )  # fmt: skip
+    assert np.isfinite(trainer.train().training_loss)
+    assert len(read) >= 8
+
+
+def test_it_means_what_the_collator_of_transformers_means():
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers_tokenizer()
+    given = [{"input_ids": [2, *([7] * 100), 3]} for _ in range(200)]
+    theirs = transformers.DataCollatorForLanguageModeling(tokenizer)([dict(example) for example in given])
+    ours = MaskingCollator(tokenizer, seed=0)(given)
+    for batch in (ours, theirs):
+        chosen = batch["labels"] != -100
+        assert batch["labels"].shape == (200, 102)
+        assert abs(chosen.float().mean().item() - 0.15 * 100 / 102) < 0.01
+        assert abs((batch["input_ids"][chosen] == 4).float().mean().item() - 0.8) < 0.03
+    assert set(ours) <= set(theirs) | {"labels"}

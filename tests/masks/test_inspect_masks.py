@@ -1,0 +1,142 @@
+"""inspect-masks shows the same story from shards and from texts, and leaves plain text in a pipe."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from grammar import documents, write_corpus
+
+from bertkit.cli import main
+from bertkit.report import inspect_masks
+from bertkit.report.inspect_masks import rows_from_shards, rows_from_texts
+from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.rows.shards import open_rows
+from data_pipelines.vocab.tokenizer import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    corpus = CorpusConfig(corpus=[str(write_corpus(folder / "corpus.txt", count=60))])
+    train_tokenizer(corpus, TokenizerConfig(vocab_size=200), folder / "tokenizer")
+    prepare(corpus, folder / "tokenizer", PrepareConfig(seq_len=32), folder / "data")
+    return folder
+
+
+def piped(*argv) -> str:
+    command = [sys.executable, "-m", "bertkit", "inspect-masks", *map(str, argv)]
+    environment = os.environ | {"COLUMNS": "80"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_piped_output_is_plain_and_fits_80_columns(home):
+    from_shards = piped("--data", home / "data", "--show", 0)
+    from_texts = piped("--tokenizer", home / "tokenizer", *documents(3), "--show", 0)
+    for shown in (from_shards, from_texts):
+        assert "\x1b" not in shown
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "replaced by [MASK], of the selected" in shown
+
+
+@pytest.mark.parametrize("source", ["shards", "texts"])
+def test_rows_show_what_was_and_what_is(home, source, capsys):
+    texts = ["--tokenizer", str(home / "tokenizer"), *documents(3)]
+    argv = ["--data", str(home / "data")] if source == "shards" else texts
+    assert (
+        main(["inspect-masks", *argv, "--show", "2", "--rate", "0.5", "--mask-share", "1", "--random-share", "0"]) == 0
+    )
+    shown = capsys.readouterr().out
+    rows = shown[: shown.index("was→[MASK]")].split("\n\n")[:2]
+    for row in rows:
+        assert row.startswith("[CLS] ")
+        assert "→[MASK]" in row
+        assert "~→" not in row
+        assert "=" not in row
+
+
+def test_another_epoch_has_other_masks(home, capsys):
+    shown = []
+    for epoch in ("0", "0", "1"):
+        main(["inspect-masks", "--data", str(home / "data"), "--epoch", epoch])
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != shown[2]
+
+
+def test_a_changing_rate_is_shown_at_its_steps(home, capsys):
+    schedule = ["--rate", "0.6", "--final-rate", "0.2", "--steps", "1000"]
+    main(["inspect-masks", "--data", str(home / "data"), *schedule, "--step", "400", "--show", "0"])
+    shown = capsys.readouterr().out
+    found = re.findall(r"([\d,]+) *│ *([\d.]+)% *│ *([\d.]+)% *│ *(shown above)?", shown[shown.index("by step") :])
+    assert [(step, float(expected)) for step, _, expected, _ in found] == [
+        ("0", 60.0), ("250", 50.0), ("400", 44.0), ("500", 40.0), ("750", 30.0), ("1,000", 20.0)
+    ]  # fmt: skip
+    assert all(abs(float(selected) - float(expected)) < 5 for _, selected, expected, _ in found)
+    assert [step for step, *_, above in found if above] == ["400"]
+    assert "44.00%" in shown[: shown.index("by step")]  # what the rows above were masked with
+
+
+def test_the_rows_are_those_of_the_shards_under_their_own_numbers(home):
+    source = rows_from_shards(home / "data", sample=5)
+    assert source.row_ids.tolist() == list(range(5))
+    assert np.array_equal(source.gather(source.row_ids).ids_T, open_rows(home / "data").gather(np.arange(5)).ids_T)
+
+
+def test_rows_are_measured_a_few_at_a_time(home, capsys, monkeypatch):
+    def measured() -> str:
+        schedule = ["--rate", "0.6", "--final-rate", "0.2", "--steps", "10"]
+        assert main(["inspect-masks", "--data", str(home / "data"), *schedule]) == 0
+        return capsys.readouterr().out
+
+    at_once = measured()
+    monkeypatch.setattr(inspect_masks, "_ROWS_AT_ONCE", 7)
+    assert measured() == at_once
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("--sample 0", "--sample must be at least 1, got 0"),
+        ("--show -1", "--show must be at least 0, got -1"),
+        ("--epoch -1", "--epoch must be at least 0, got -1"),
+        ("--final-rate 0.3", "say with --steps how many there are"),
+        ("--final-rate 0.3 --steps 0", "say with --steps how many there are"),
+        ("--final-rate 0.3 --steps 10 --step 11", "--step must lie between 0 and --steps 10, got 11"),
+        ("--final-rate 0.3 --steps 10 --step -1", "--step must lie between 0 and --steps 10, got -1"),
+        ("--step 3", "--step and --steps go with --final-rate"),
+        ("--steps 10", "--step and --steps go with --final-rate"),
+        ("text", "--data brings rows and tokenizer of its own"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(home, argv, expected, capsys):
+    assert main(["inspect-masks", "--data", str(home / "data"), *argv.split()]) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_text_is_refused(home, text, capsys):
+    assert main(["inspect-masks", "--tokenizer", str(home / "tokenizer"), "fine", text]) == 2
+    assert "a text to mask is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["--data", "nowhere"], ["--tokenizer", "nowhere", "text"]])
+def test_a_wrong_path_is_told_before_anything_heavy_is_imported(argv):
+    code = f"import sys; from bertkit.cli import main; print(main({['inspect-masks', *argv]!r}), *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
+    code, *modules = done.stdout.split()
+    assert code == "2"
+    assert "nowhere" in done.stderr
+    assert not {"numpy", "rich", "tokenizers", "torch"}.intersection(modules)
+
+
+def test_a_clause_of_chinese_is_many_words_to_a_byte_level_tokenizer_too(tmp_path):
+    (tmp_path / "c.txt").write_text("我来到北京", encoding="utf-8")
+    corpus, config = CorpusConfig(corpus=[str(tmp_path / "c.txt")]), TokenizerConfig(kind="bpe", vocab_size=270)
+    train_tokenizer(corpus, config, tmp_path / "bpe")
+    rows = rows_from_texts(tmp_path / "bpe", ["我来到北京"]).gather(np.arange(1))
+    assert rows.starts_word_T[1:-1].sum() == 5

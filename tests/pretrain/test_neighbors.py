@@ -1,0 +1,121 @@
+"""Embeddings that start from neighbours: tokens used alike start alike, and what was never seen stays as it was."""
+
+import numpy as np
+import torch
+from grammar import write_corpus
+
+from bertkit.config.recipe import read_recipe
+from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
+from bertkit.pretrain import build
+from bertkit.pretrain.neighbors import REACH, neighbor_tables, start_from_neighbors
+from bertkit.pretrain.train import pretrain
+from data_pipelines.masks.batch import RowBatch
+
+torch.set_num_threads(1)
+VOCABULARY = 40
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+class Sequences:
+    """Rows of one sequence each, held in memory."""
+
+    def __init__(self, sequences: list[list[int]]):
+        self.sequences = sequences
+        self.num_tokens = sum(map(len, sequences))
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def gather(self, row_ids) -> RowBatch:
+        chosen = [self.sequences[row] for row in row_ids]
+        borders = np.cumsum([0, *map(len, chosen)])
+        return RowBatch(np.concatenate(chosen), borders, borders)
+
+    def token_counts(self) -> np.ndarray:
+        return np.bincount(np.concatenate(self.sequences), minlength=VOCABULARY)
+
+
+def alternating() -> Sequences:
+    """Tokens 10-19 stand between 5 and 6, tokens 20-29 between 7 and 8; 30-39 never occur; 0-4 are special."""
+    rng = np.random.default_rng(0)
+    one = [[1, 5, int(rng.integers(10, 20)), 6, 2] for _ in range(300)]
+    other = [[1, 7, int(rng.integers(20, 30)), 8, 2] for _ in range(300)]
+    return Sequences(one + other)
+
+
+def started(config=None, rows=None) -> tuple[MaskedLM, MaskedLM]:
+    """A model before and after."""
+    config = config or ModernBertConfig(vocab_size=VOCABULARY, **SIZES)
+    before, after = (MaskedLM(build_encoder(config, 0), 0) for _ in range(2))
+    start_from_neighbors(after, rows or alternating(), frozenset(range(5)), seed=0)
+    return before, after
+
+
+def test_tokens_with_the_same_neighbours_start_alike_and_others_apart():
+    for config in (ModernBertConfig(vocab_size=VOCABULARY, **SIZES), BertConfig(vocab_size=VOCABULARY, **SIZES)):
+        tokens = torch.nn.functional.normalize(started(config)[1].encoder.tokens.weight.detach(), dim=1)
+        alike = tokens[10:20] @ tokens[10:20].T
+        apart = tokens[10:20] @ tokens[20:30].T
+        assert alike.min() > 0.9
+        assert apart.abs().max() < 0.1
+
+
+def test_special_and_unseen_tokens_keep_their_embedding_and_the_bias_is_the_log_frequency():
+    before, after = started()
+    kept = [*range(5), 9, *range(30, 40)]
+    assert torch.equal(before.encoder.tokens.weight[kept], after.encoder.tokens.weight[kept])
+    counts = alternating().token_counts()
+    bias = after.head.decoder_bias.detach()
+    assert torch.allclose(bias.exp().sum(), torch.tensor(1.0))
+    assert torch.allclose(bias[10] - bias[20], torch.tensor((counts[10] + 0.5) / (counts[20] + 0.5)).log().float())
+    assert bias[1] < bias[10], "a special token is never a target, however often it occurs"
+
+
+def test_the_tables_hold_the_association_of_every_pair_inside_a_sequence():
+    """Against counting one by one; pairs that span two sequences do not count."""
+    rng = np.random.default_rng(1)
+    rows = Sequences([rng.integers(0, 12, rng.integers(1, 9)).tolist() for _ in range(50)])
+    counts = rows.token_counts()
+    expected = np.zeros((3, VOCABULARY, VOCABULARY))
+    for sequence in rows.sequences:
+        for here, token in enumerate(sequence):
+            for there, other in enumerate(sequence):
+                distance = abs(here - there)
+                if 0 < distance <= REACH:
+                    table = 2 if distance > 1 else int(there > here)
+                    expected[table, token, other] += 1 / max(1, distance - 1)
+    frequent = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    for table, pairs in zip(neighbor_tables(rows, counts), expected, strict=True):
+        pairs = pairs[:, frequent]
+        share = pairs.sum(0) ** 0.75 / (pairs.sum(0) ** 0.75).sum()
+        ratio = pairs / np.maximum(pairs.sum(1, keepdims=True) * share, 1e-12)
+        np.testing.assert_allclose(table, np.log(np.maximum(ratio, 1)), rtol=1e-4, atol=1e-4)
+
+
+def test_the_start_is_a_function_of_rows_and_seed():
+    assert torch.equal(started()[1].encoder.tokens.weight, started()[1].encoder.tokens.weight)
+
+
+def test_one_short_sequence_is_enough():
+    tokens = started(rows=Sequences([[1, 7, 2]]))[1].encoder.tokens.weight
+    assert tokens.isfinite().all()
+
+
+def test_a_run_counts_once_and_the_time_belongs_to_its_minutes(tmp_path, monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        start_from_neighbors(*arguments)
+
+    monkeypatch.setattr(build, "start_from_neighbors", counted)
+    monkeypatch.setenv("BERTKIT_CACHE", str(tmp_path / "cache"))
+    text = write_corpus(tmp_path / "text.txt", count=60)
+    small = [f"model.{name}={value}" for name, value in SIZES.items()]
+    changes = [f"data.corpus={text}", f"run.dir={tmp_path / 'run'}", "data.seq_len=32", "tokenizer.vocab_size=120"]
+    changes += ["model.embeddings=neighbors", "train.global_batch=8", "train.minutes=null", "run.num_workers=0"]
+    recipe = read_recipe("modernbert-mini", [*changes, *small, "train.steps=2"])
+    assert pretrain(recipe) == 0
+    assert len(calls) == 1
+    assert pretrain(recipe) == 0
+    assert len(calls) == 1, "a resumed run has its embeddings in the checkpoint"

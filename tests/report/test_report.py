@@ -1,0 +1,300 @@
+"""A report shows what the run recorded, loads nothing, runs only its own scripts, and survives damaged folders."""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from report_runs import EVIL, write_run
+
+from bertkit.cli import main
+from bertkit.report.curves import LEARNING, MOST_POINTS, chart_data, thinned, written
+from bertkit.report.markup import Html, tag
+from bertkit.report.page import embedded_json, write_page
+from bertkit.report.runs import read_runs
+from bertkit.report.training_report import training_report
+
+torch.set_num_threads(1)
+
+LINE = "\u2028"
+
+
+def training(*losses: float) -> list[dict]:
+    return [{"kind": "train", "step": step, "loss": loss} for step, loss in enumerate(losses, start=1)]
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def text_of(page: str) -> str:
+    """What a reader sees."""
+    body = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", "", body))
+
+
+def test_markup_escapes_text_and_attributes_but_not_markup():
+    made = tag("p", "a<b", 3, None, [tag("i", "&")], Html("<hr>"), title='"<', hidden=None)
+    assert made == '<p title="&quot;&lt;">a&lt;b3<i>&amp;</i><hr></p>'
+
+
+def test_embedded_data_cannot_end_its_element_and_is_json():
+    data = {"name": f"</script><!--{LINE}", "loss": [1.5, math.nan, math.inf], "deep": [{"x": -math.inf}]}
+    text = embedded_json(data)
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"name": data["name"], "loss": [1.5, None, None], "deep": [{"x": None}]}
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+def test_a_page_names_nothing_outside_itself(pages, name):
+    page = pages[name].read_text()
+    references = re.findall(r'(?:src|href|action|srcset|data)="([^"]*)"', page)
+    assert all(reference.startswith(("#", "data:")) for reference in references), references
+    addresses = set(re.findall(r"https?://[^\"' ]+", html.unescape(page)))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+def test_the_policy_allows_exactly_the_scripts_and_the_style_of_the_page(pages, name):
+    page = pages[name].read_text()
+    policy = html.unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1])
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    inline = re.findall(r"<script>(.*?)</script>", page, re.DOTALL) + re.findall(
+        r"<style>(.*?)</style>", page, re.DOTALL
+    )
+    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
+    assert hashes == set(re.findall(r"'sha256-([^']*)'", policy))
+    assert not re.search(r"<[^>]* (?:style|on\w+)=", page), "inline styles and handlers would be refused"
+
+
+@pytest.mark.parametrize("name", ["run", "tagger", "both"])
+def test_text_of_runs_is_shown_as_text(pages, name):
+    page = pages[name].read_text()
+    assert "<script>window" not in page
+    assert "<b>" not in page.replace('"guess"><b>', "")
+    assert "script" in text_of(page)
+
+
+def test_a_page_tells_what_the_run_recorded(run, pages):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if line["kind"] == "eval"][-1]
+    page = pages["run"].read_text()
+    shown = text_of(page)
+    for told in (f"{last['loss']:.3f}", written(last["accuracy"], "percent"), f"{last['targets']:,}", "rarer tokens"):
+        assert told in shown
+    loss = data_of(page)["charts"]["loss"]
+    held_out = next(series for series in loss["series"] if series["label"] == "held out")
+    assert held_out["y"] == pytest.approx([line["loss"] for line in lines if line["kind"] == "eval"], rel=1e-5)
+    steps = data_of(page)["columns"][held_out["column"]]["step"]
+    assert steps == [line["step"] for line in lines if line["kind"] == "eval"]
+
+
+def test_masks_are_measured_and_filled_from_the_run_itself(pages):
+    shown = text_of(pages["run"].read_text())
+    assert "replaced by [MASK], of the selected" in shown
+    assert "special tokens touched00.00%0" in shown
+    page = pages["run"].read_text()
+    assert page.count('<mark class="') >= 6
+    assert page.count('<mark class="') == page.count('<span class="verdict')
+
+
+def test_what_cannot_be_computed_is_left_out_with_the_reason(run, tmp_path):
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("metrics.jsonl", "recipe.yaml", "run.json"):
+        text = (run / name).read_text()
+        (moved / name).write_text(re.sub(r"cache_dir: .*", f"cache_dir: {tmp_path / 'gone'}", text))
+    shown = text_of(training_report(read_runs([moved])))
+    assert shown.count("the prepared rows of the run are no longer in") == 2
+    bare = write_run(tmp_path / "bare", training(3.0, 2.0))
+    assert "the folder holds no recipe.yaml" in text_of(training_report(read_runs([bare])))
+
+
+def test_a_run_that_has_not_begun_gets_a_page(tmp_path):
+    shown = text_of(training_report(read_runs([write_run(tmp_path / "run", [])])))
+    assert "no step has been recorded yet" in shown
+
+
+def test_a_folder_that_is_no_run_is_refused_by_name(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere is no folder" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "metrics.jsonl" in capsys.readouterr().err
+
+
+def test_damaged_lines_are_counted_and_left_out(tmp_path):
+    folder = write_run(tmp_path / "run", training(3.0, math.nan, 2.0))
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('[1]\n{"step": 4}\n{"kind": "train", "step": "x"}\n{"kind": "tra')
+    page = training_report(read_runs([folder]))
+    assert "4 lines of metrics.jsonl could not be read" in text_of(page)
+    assert data_of(page)["charts"]["loss"]["series"][0]["y"] == [3.0, None, 2.0]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [[1], {"scores": 3, "confusion": {"labels": ["a"], "counts": [[1, 2]]}, "worst": [None, {"words": 1}]}, {}],
+)
+def test_scores_in_another_form_do_not_break_the_page(tmp_path, scores):
+    folder = write_run(tmp_path / "run", training(3.0), scores=scores)
+    assert "Learning" in text_of(training_report(read_runs([folder])))
+
+
+def test_a_tagger_beside_an_encoder_gets_no_masks_and_no_targets(run, tmp_path):
+    """It has neither; saying so four times, with the name of its recipe's verb, helps nobody."""
+    evaluation = {"kind": "dev", "step": 2, "accuracy": 0.5}
+    tagger = write_run(tmp_path / "tagger", [*training(3.0, 2.0), evaluation], scores={})
+    (tagger / "recipe.yaml").write_text(json.dumps({"task": "tagging"}))
+    page = training_report(read_runs([run, tagger]))
+    for id in ("buckets", "samples", "masks"):
+        part = re.search(rf'<section id="{id}".*?</section>', page, re.DOTALL)[0]
+        assert "Left out" not in part
+        assert "tagger" not in part
+        assert "run-1" not in part
+
+
+def test_texts_with_a_label_are_not_called_words_or_sentences(tmp_path):
+    worst = [{"words": ["a whole text"], "gold": ["x"], "predicted": ["y"]}]
+    dev = {"accuracy": 0.8, "words": 41, "tags": {"x": {"f1": 0.5}}, "worst": worst}
+    scores = {"score": "accuracy", "best_seed": 0, "seeds": [{"seed": 0, "dev": dev}], "dev": {"mean": 0.8}}
+    folder = write_run(tmp_path / "run", training(1.0), scores=scores)
+    (folder / "recipe.yaml").write_text(json.dumps({"task": "classification"}))
+    shown = text_of(training_report(read_runs([folder])))
+    for told in ("Classification", "Dev texts", "texts41", "By label", "Worst texts", "Under a text its gold label"):
+        assert told in shown
+    for untrue in ("Tagging", "sentence", "word"):
+        assert untrue not in shown
+
+
+def test_captions_of_scores_say_what_was_counted(tmp_path):
+    unknown = {"share": 0.2, "accuracy": 0.4, "words": 1841}
+    dev = {"accuracy": 0.8, "unknown": unknown, "tags": {"X": {"f1": 0.5}}}
+    scores = {"score": "accuracy", "best_seed": 0, "seeds": [{"seed": 0, "dev": dev}], "dev": {"mean": 0.8}}
+    page = training_report(read_runs([write_run(tmp_path / "run", training(1.0), scores=scores)]))
+    captions = re.findall(r"<caption>([^<]*)</caption>", page)
+    assert "unknown" not in captions
+    assert "Unknown words, those that no training sentence has (share: of all words)" in captions
+    assert "By tag" in captions
+
+
+def test_a_taggers_scores_confusion_and_worst_sentences_are_shown(pages):
+    shown = text_of(pages["tagger"].read_text())
+    for told in ("f1 strict81.2%", "1,234", "4,321", "AnnaB-PERB-LOC", EVIL):
+        assert told in shown
+    assert "Filled masks" not in shown
+
+
+def test_seeds_splits_and_baselines_are_shown(tmp_path):
+    """What a fine-tuning of two seeds leaves: a folder for each, and the scores of both beside the baselines."""
+
+    def result(f1: float) -> dict:
+        strict = {"f1": f1 - 0.1, "types": {"LOC": {"f1": 0.111}}}
+        mistakes = {
+            "confusions": [["B-PER", "B-LOC", 17]],
+            "worst": [{"words": ["x"], "gold": ["A"], "predicted": ["B"]}],
+        }
+        return {"f1": f1, "strict": strict, **mistakes}
+
+    seeds = [{"seed": seed, "dev": result(f1), "test": result(f1 - 0.2)} for seed, f1 in ((3, 0.515), (4, 0.625))]
+    baselines = {"majority tag": {"f1": 0.071}}
+    summary = {"dev": {"mean": 0.57, "deviation": 0.055, "baselines": baselines}, "test": {"mean": 0.37}}
+    scores = {"score": "f1", "best_seed": 4, "seeds": seeds, **summary}
+    for seed in (3, 4):
+        write_run(tmp_path / "run" / f"seed-{seed}", [*training(seed), {"kind": "dev", "step": 1, "f1": 0.625}])
+    (tmp_path / "run" / "scores.json").write_text(json.dumps(scores))
+    page = training_report(read_runs([tmp_path / "run"]))
+    shown = text_of(page)
+    for told in (
+        *("seed 351.5%31.5%", "seed 462.5%42.5%", "mean of the seeds57.0%37.0%", "majority tag7.1%–"),
+        *("Test sentences", "Strict, by kind of span", "LOC11.1%", "B-PERB-LOC17", "The curves are those of seed-4"),
+    ):
+        assert told in shown
+    charts = data_of(page)["charts"]
+    assert charts["loss"]["series"][0]["y"] == [4]
+    assert charts["f1"]["series"][0]["y"] == [0.625]
+
+
+def test_runs_have_distinct_names_and_are_shown_once(tmp_path):
+    folders = [write_run(tmp_path / part / "run", training(1.0)) for part in ("a", "b")]
+    assert [run.name for run in read_runs([*folders, folders[0]])] == ["a/run", "b/run"]
+
+
+def test_evaluations_get_their_place_in_tokens_and_minutes_from_the_training_lines(tmp_path):
+    records = [
+        {"kind": "train", "step": 10, "loss": 1, "tokens": 1000, "seconds": 60},
+        {"kind": "train", "step": 20, "loss": 1, "tokens": 3000, "seconds": 120},
+        {"kind": "eval", "step": 15, "loss": 1},
+    ]
+    data = chart_data(LEARNING, read_runs([write_run(tmp_path / "run", records)]))
+    assert data["columns"][1] == {"step": [15], "tokens": [2000], "minutes": [1.5]}
+
+
+def test_long_curves_are_thinned_without_losing_ends_and_spikes():
+    records = training(*(1.0 for _ in range(20_000)))
+    records[7000]["loss"], records[9000]["loss"] = 50.0, 0.01
+    kept = thinned(records)
+    assert len(kept) <= MOST_POINTS
+    assert {1, 7001, 9001, 20_000} <= {record["step"] for record in kept}
+    assert [record["step"] for record in kept] == sorted({record["step"] for record in kept})
+
+
+def test_a_report_lies_in_its_run_and_is_replaced(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", training(1.0))
+    for _ in range(2):
+        assert main(["report", str(folder)]) == 0
+        assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "report.html"]
+
+
+def test_runs_of_different_tasks_are_told_apart(tmp_path):
+    for name, task in (("encoder", {}), ("tagger", {"task": "tagging"}), ("another", {"task": "tagging"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").write_text(json.dumps(task))
+    mixed = training_report(read_runs([tmp_path / "encoder", tmp_path / "tagger"]))
+    alike = training_report(read_runs([tmp_path / "tagger", tmp_path / "another"]))
+    assert "do not compare" in mixed
+    assert "do not compare" not in alike
+
+
+def test_each_task_has_charts_and_a_table_of_its_own(tmp_path):
+    """The loss of an encoder and that of a tagger on one axis would look like a comparison."""
+    for name, recipe in (("encoder", {}), ("tagger", {"task": "tagging"}), ("another", {"task": "tagging"})):
+        write_run(tmp_path / name, [*training(3.0, 2.0), {"kind": "eval", "step": 2, "accuracy": 0.5}])
+        (tmp_path / name / "recipe.yaml").write_text(json.dumps(recipe))
+    page = training_report(read_runs([tmp_path / name for name in ("encoder", "tagger", "another")]))
+    charts = data_of(page)["charts"]
+    runs = {id: [series["run"] for series in chart["series"]] for id, chart in charts.items()}
+    assert runs == {
+        "loss-pretraining": [0],
+        "accuracy-pretraining": [0],
+        "loss-tagging": [1, 2],
+        "accuracy-tagging": [1, 2],
+    }
+    titles = {"Loss, pretraining", "Loss, tagging", "Accuracy, pretraining", "Accuracy, tagging"}
+    assert {chart["title"] for chart in charts.values()} == titles
+    assert titles <= set(re.findall(r'<h3 id="[^"]*-title">([^<]*)</h3>', page))
+    glances = re.findall(r'<table class="numbers glance[^"]*"><caption>([^<]*)</caption>', page)
+    assert glances == ["pretraining, at a glance", "tagging, at a glance"]
+    assert "held-out targets" not in page[page.index('data-chart="loss-tagging"') :]
+
+
+def test_a_folder_is_no_place_for_a_page(tmp_path):
+    with pytest.raises(ValueError, match="is a folder; name the file"):
+        write_page(tmp_path, "a page")
+    assert not tmp_path.with_name(tmp_path.name + ".new").exists()
+
+
+def test_importing_the_room_is_cheap():
+    modules = ("training_report", "attention_page", "attention", "probe")
+    code = "import sys; " + "; ".join(f"import bertkit.report.{name}" for name in modules) + "; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(loaded) & {"torch", "numpy", "tokenizers", "datasets", "accelerate", "yaml"}

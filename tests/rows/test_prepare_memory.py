@@ -1,0 +1,44 @@
+"""Memory of a preparation: the same for a line, a document or a corpus of any size."""
+
+import subprocess
+import sys
+
+import pytest
+from grammar import documents
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
+
+
+PEAK = """
+import sys
+from bertkit.bench.measure import most_memory
+from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.prepare import prepare
+before = int(most_memory())
+prepare(CorpusConfig(corpus=[sys.argv[1]]), sys.argv[2], PrepareConfig(), sys.argv[3])
+print(before, int(most_memory()))
+"""
+
+
+def megabytes(path, tokenizer, folder) -> tuple[int, int]:
+    command = [sys.executable, "-c", PEAK, path, tokenizer, folder]
+    before, peak = map(int, subprocess.run(command, capture_output=True, check=True).stdout.split())
+    return before, peak
+
+
+@pytest.mark.parametrize("shape", ["line", "document"])
+def test_preparing_50_megabytes_in_one_piece_takes_less_than_300(tokenizer, tmp_path, shape):
+    unit = b"anna paints the old house " * (1 if shape == "line" else 4) + b"\n" * (shape == "document")
+    (tmp_path / "c.txt").write_bytes(unit * (50 * 10**6 // len(unit)))
+    before, peak = megabytes(tmp_path / "c.txt", tokenizer, tmp_path / "data")
+    assert peak - before < 300
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_preparing_a_gigabyte_stays_below_a_gigabyte(home, tmp_path, kind):
+    blocks = ["\n\n".join(documents(6_000, seed)).encode() + b"\n\n" for seed in range(20)]
+    with open(tmp_path / "c.txt", "wb") as file:
+        while file.tell() < 10**9:
+            file.writelines(blocks)
+    _, peak = megabytes(tmp_path / "c.txt", home / kind, tmp_path / "data")
+    assert peak < 1000

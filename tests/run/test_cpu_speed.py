@@ -1,0 +1,92 @@
+"""What makes a CPU many times slower without a word: numbers too small to be normal, and half precision."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bertkit.config.sections import OptimConfig
+from bertkit.run.optim import build_optimizers
+
+ENTRIES = {
+    "pretrain": "from bertkit.pretrain.train import pretrain; start = lambda: pretrain(None)",
+    "fill": "from bertkit.evaluate.fill import FillMask; start = lambda: FillMask('no such folder')",
+    "finetune": "from bertkit.finetune.train import finetune; start = lambda: finetune(None)",
+    "tag": "from bertkit.finetune.predict import Tagger; start = lambda: Tagger('no such folder')",
+    "evaluate": (
+        "from bertkit.evaluate.folder import evaluate_folder; "
+        "start = lambda: evaluate_folder('no such folder', [], None)"
+    ),
+    "bench": (
+        "import bertkit.bench.step as step; step.WORKLOADS, step.matrix_peak = [], lambda: 1.0; "
+        "start = lambda: step.bench_step(None, quick=True)"
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_denormal_numbers_are_flushed_in_every_thread_before_anything_is_computed(entry):
+    code = f"""
+import contextlib, torch
+torch.set_num_threads(2)
+{ENTRIES[entry]}
+with contextlib.suppress(ValueError, AttributeError):
+    start()
+small = torch.full((2**20,), 1e-30)
+print(int((small * 1e-10).count_nonzero()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.stdout.split() == ["0"], done.stderr
+
+
+@pytest.mark.parametrize("entry", ["pretrain", "finetune", "evaluate", "bench"])
+def test_freed_memory_is_used_again_without_asking_the_system(entry):
+    """A fault is a page that the system hands out and fills with zeros first."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("the C library is not glibc, whose memory this keeps")
+    code = f"""
+import contextlib, resource, torch
+{ENTRIES[entry]}
+with contextlib.suppress(ValueError, AttributeError):
+    start()
+def fill():
+    for megabytes in (40, 80, 20):
+        torch.ones(megabytes * 2**18)
+for _ in range(4):  # by then small things that lie between large ones have found their places
+    fill()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+fill()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert int(done.stdout) < 100, done.stderr
+
+
+class SeenDtypes(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.dtypes = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves((args, result)) if isinstance(leaf, torch.Tensor)]
+        self.dtypes |= {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+        return result
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_an_optimizer_remembers_and_multiplies_in_float32(name):
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 4))
+    optimizers = build_optimizers(model, OptimConfig(name=name))
+    model(torch.randn(3, 4)).square().sum().backward()
+    with SeenDtypes() as seen:
+        for optimizer in optimizers:
+            optimizer.step()
+    assert seen.dtypes == {torch.float32}
+    state = tree_leaves([list(optimizer.state.values()) for optimizer in optimizers])
+    assert {tensor.dtype for tensor in state if isinstance(tensor, torch.Tensor)} == {torch.float32}

@@ -1,0 +1,50 @@
+"""A first signal sets a flag, one passed on by a launcher is the same wish, a later one ends the process at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bertkit.run.signals import StopSignals
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_sets_a_flag_and_nothing_else(number, code):
+    before = signal.getsignal(number)
+    with StopSignals() as signals:
+        assert signals.number == 0
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)  # the launcher passes Ctrl-C on
+        assert (signals.number, signals.exit_code) == (number, code)
+    assert signal.getsignal(number) is before
+
+
+def test_a_rank_that_was_not_asked_itself_ends_as_if_terminated():
+    assert StopSignals().exit_code == 143
+
+
+def test_a_second_signal_ends_the_process_at_once():
+    code = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from bertkit.run.signals import StopSignals
+with StopSignals() as signals:
+    print("ready", flush=True)
+    while not signals.number:
+        time.sleep(0.01)
+    print("asked", flush=True)
+    time.sleep(200)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(Path.cwd())], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "asked\n"
+    time.sleep(1.2)  # within a second it would be the same wish, passed on by a launcher
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=100) == 143
+    process.stdout.close()

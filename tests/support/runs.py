@@ -1,0 +1,222 @@
+"""A small pretraining run, and ways to start it as processes of its own, to watch it and to compare how it ended.
+
+A process is forked from a server that has imported everything already: it is as real and as mortal as one of
+`python -m bertkit`, and starts in a tenth of the time.
+"""
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
+
+from machine import free_port
+
+from bertkit.run.checkpoint import checkpoints
+
+STEPS, EVERY = 60, 5
+SMALL = [
+    "data.seq_len=16",
+    "data.validation_share=0.1",
+    "tokenizer.vocab_size=160",
+    "model.hidden_size=64",
+    "model.num_hidden_layers=2",
+    "model.num_attention_heads=2",
+    "model.intermediate_size=128",
+    "model.hidden_dropout_prob=0.1",
+    "model.attention_probs_dropout_prob=0.1",
+    "train.global_batch=8",
+    "train.micro_batch=4",
+    "optim.lr=0.003",
+    f"run.save_every={EVERY}",
+    "run.log_every=1",
+    "run.num_workers=0",
+    "eval.every=0",
+    "eval.max_rows=20",
+]
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Home(NamedTuple):
+    """Where the text lies that all runs are trained on, and what was made of it."""
+
+    corpus: Path
+    cache: Path
+
+    def argv(self, folder: Path, *changes: str) -> list[str]:
+        places = [f"data.corpus={self.corpus}", f"data.cache_dir={self.cache}", f"run.dir={folder}"]
+        budget = [] if any(change.startswith("train.steps") for change in changes) else [f"train.steps={STEPS}"]
+        return ["pretrain", "bert-mini", *places, *SMALL, *budget, *changes]
+
+    def start(self, folder: Path, *changes: str, ranks: int = 1, before: Callable[[], None] | None = None) -> "Run":
+        """Processes that train in the folder; each calls `before` first."""
+        return start(
+            self.argv(folder, *changes), ranks=ranks, before=before, log=folder.with_name(f"{folder.name}.log")
+        )
+
+    def finish(self, folder: Path, *changes: str, ranks: int = 1) -> "Run":
+        """Train to the end."""
+        run = self.start(folder, *changes, ranks=ranks)
+        assert run.wait() == [0] * ranks, run.said()
+        return run
+
+
+class Run:
+    """Started processes and what they said."""
+
+    def __init__(self, ranks: list[BaseProcess], log: Path):
+        self.ranks, self._log, self._begun = ranks, log, log.stat().st_size
+
+    def wait(self, seconds: float = 240) -> list[int | None]:
+        """The exit code of each rank: negative where a signal ended it, None where it still runs."""
+        deadline = time.monotonic() + seconds
+        for rank in self.ranks:
+            rank.join(max(0.0, deadline - time.monotonic()))
+        return [rank.exitcode for rank in self.ranks]
+
+    def signal(self, number: int, *ranks: int) -> None:
+        for rank in ranks or range(len(self.ranks)):
+            os.kill(self.ranks[rank].pid or 0, number)
+
+    def kill(self, *ranks: int) -> None:
+        for rank in ranks or range(len(self.ranks)):
+            self.ranks[rank].kill()
+        for rank in ranks or range(len(self.ranks)):
+            self.ranks[rank].join(60)
+
+    def alive(self) -> bool:
+        return any(rank.exitcode is None for rank in self.ranks)
+
+    def orphans(self, seconds: float = 20) -> bool:
+        """Whether anything that a rank started stays. A loader worker looks for its parent every five seconds."""
+        deadline = time.monotonic() + seconds
+        while any(_group_lives(rank.pid or 0) for rank in self.ranks):
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def said(self) -> str:
+        return self._log.read_bytes()[self._begun :].decode(errors="replace")
+
+
+def start(argv: list[str], *, log: Path, ranks: int = 1, before: Callable[[], None] | None = None) -> Run:
+    """Start `bertkit ARGV` as one process or several that find each other over the loopback interface."""
+    environment: dict[str, str] = {}
+    if ranks > 1:
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+        environment |= {"GLOO_SOCKET_IFNAME": "lo", "LOCAL_WORLD_SIZE": str(ranks)}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch()
+    started = []
+    for rank in range(ranks):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
+        process = _server().Process(target=_live, args=(argv, environment | own, str(log), before), daemon=True)
+        process.start()
+        started.append(process)
+    return Run(started, log)
+
+
+def _server() -> multiprocessing.context.BaseContext:
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+    os.environ["OMP_NUM_THREADS"] = "1"
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["warm"])
+    return server
+
+
+def _live(argv: list[str], environment: Mapping[str, str], log: str, before: Callable[[], None] | None) -> None:
+    """The life of a started process, in a group of its own with whatever it starts."""
+    os.setpgid(0, 0)
+    os.environ.update(environment)
+    # A rank may start workers of its own, and in the way that a process of the command line does.
+    multiprocessing.set_start_method("fork", force=True)
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    from bertkit.cli import main
+
+    if before is not None:
+        before()
+    sys.exit(main(argv))
+
+
+def _group_lives(group: int) -> bool:
+    """Whether any process of the group still runs. One that ended, and that nobody asked how, does not: where the
+    first process of a container adopts orphans and never does, they keep their numbers."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
+
+
+def final_state(folder: Path, steps: int = STEPS) -> dict[str, str]:
+    """The sha256 of the final weights and moments, of the files themselves."""
+    step, path = checkpoints(folder / "checkpoints")[-1]
+    assert step == steps
+    return {
+        name: hashlib.sha256((path / name).read_bytes()).hexdigest()
+        for name in ("model.safetensors", "optimizer.safetensors")
+    }
+
+
+def kill_before_step(step: int) -> None:
+    """Let this process be killed when it is about to compute a step."""
+    from bertkit.pretrain import train as pretrain
+
+    real = pretrain.train_step
+
+    def train_step(*arguments, **options):
+        if options["step"] == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+
+    pretrain.train_step = train_step
+
+
+def dawdle() -> None:
+    """Let every step take a while, so that what a test saw of a run is still true when it acts."""
+    from bertkit.pretrain import train as pretrain
+
+    real = pretrain.train_step
+
+    def train_step(*arguments, **options):
+        time.sleep(0.1)
+        return real(*arguments, **options)
+
+    pretrain.train_step = train_step
+
+
+def newest(folder: Path) -> int:
+    """The step of the newest checkpoint; 0 where there is none."""
+    found = checkpoints(folder / "checkpoints")
+    return found[-1][0] if found else 0
+
+
+def reached(folder: Path) -> int:
+    """The last step that was written down; 0 before the first."""
+    try:
+        lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return 0
+    steps = [json.loads(line)["step"] for line in lines if line.endswith(b"\n")]
+    return max(steps, default=0)
+
+
+def wait_until(condition: Callable[[], bool], run: Run, seconds: float = 120) -> None:
+    """Wait for a run to get somewhere; it must not end before."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert run.alive(), run.said()
+        assert time.monotonic() < deadline, run.said()
+        time.sleep(0.005)
