@@ -1,4 +1,4 @@
-"""What a setting may be, written into its annotation; `check_bounds` is the `__post_init__` of every config.
+"""What a setting may be, written into its annotation and checked by `check_bounds` in every config's `__post_init__`.
 
     rate: Annotated[float, Range("(0, 1)")] = 0.15
     keep: Annotated[int, Range("[2, inf)")] = 2
@@ -18,7 +18,7 @@ from data_pipelines.table import nearest
 
 
 class Range:
-    """An interval as it is written in mathematics: "[1, inf)", "(0, 1)", "[8, 1048576]"."""
+    """An interval as it is written in mathematics: "[1, inf)", "(0, 1)", "[8, 2**20]"."""
 
     def __init__(self, interval: str):
         match = re.fullmatch(r"([\[(])(.+), (.+)([\])])", interval)
@@ -86,6 +86,7 @@ def _in_annotation(hint: Any) -> Iterator[Range | OneOf]:
 
 
 def _number(text: str) -> float:
-    return (
-        math.inf if text == "inf" else -math.inf if text == "-inf" else int(text) if text.isdecimal() else float(text)
-    )
+    base, power, exponent = text.partition("**")
+    if power:
+        return int(base) ** int(exponent)
+    return int(text) if text.lstrip("-").isdecimal() else float(text)

@@ -24,8 +24,8 @@ from bertkit.bench.measure import Row, announce, apart, compare, interleaved
 from bertkit.bench.step import Workload, make_batch, our_step
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.run.process import make_ready
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
 

@@ -9,13 +9,16 @@ from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.bench.step import Workload, our_step
 from bertkit.run.process import make_ready
-from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import Rows, open_rows
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import Tokenizer, train_tokenizer
 
 _STEP = Workload(layers=4, width=256, vocab_size=8192, rows=32, length=128, ragged=False)

@@ -8,10 +8,12 @@ import numpy as np
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 
 _AS_SHIPPED = PrepareConfig()

@@ -33,8 +33,8 @@ from bertkit.run.process import keep_freed_memory
 from bertkit.run.ranks import start_accelerator, wrap
 from bertkit.run.schedule import batch_stages, lr_share
 from bertkit.run.step import train_step
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
 

@@ -15,7 +15,8 @@ from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.finetune.predict import Tagging
 from bertkit.model import BertConfig, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import Tokenizer, train_tokenizer
 
 _LABELS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]

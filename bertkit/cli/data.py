@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bertkit.config.fields import add_flags, from_flags
-from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.masks.config import MaskConfig
+from data_pipelines.rows.config import PrepareConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 _MUCH_UNKNOWN = 0.01

@@ -49,7 +49,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
     def run(arguments: argparse.Namespace) -> int:
         config = from_flags(EvaluateConfig, arguments)
         from bertkit.hf.folder import check_named
-        from data_pipelines.config import CorpusConfig
+        from data_pipelines.text.config import CorpusConfig
         from data_pipelines.text.corpus import find_sources
 
         find_sources(CorpusConfig(corpus=arguments.corpus))

@@ -7,7 +7,7 @@ from typing import Literal
 from bertkit.config.fields import build
 from bertkit.config.recipe import recipe_values
 from bertkit.config.sections import OptimConfig
-from data_pipelines.config import TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 
 
 @dataclass(frozen=True, kw_only=True)

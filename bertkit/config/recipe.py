@@ -11,9 +11,12 @@ import yaml
 from bertkit.config.fields import build, coerce, override, plain
 from bertkit.config.sections import BUDGETS, EvalConfig, OptimConfig, RunConfig, TrainConfig
 from bertkit.model.config import BertConfig, ModernBertConfig
-from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.masks.config import MaskConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import read_manifest
 from data_pipelines.table import nearest
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 
 _PACKAGE = Path(__file__).parent.parent
 Verb = Literal["pretrain", "finetune"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 
 BUDGETS = ("steps", "tokens", "minutes")
 

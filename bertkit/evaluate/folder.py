@@ -14,9 +14,10 @@ from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
 from bertkit.hf.folder import resolve
 from bertkit.model import MaskedLM
 from bertkit.run.process import make_ready
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 from data_pipelines.vocab.tokenizer import load_tokenizer
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from bertkit.evaluate.masked_loss import evaluate, frequent_tokens
 from bertkit.run.ranks import target_logits_of
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import evaluation_batches
 from data_pipelines.rows.shards import Rows
 from data_pipelines.vocab.tokenizer import Tokenizer

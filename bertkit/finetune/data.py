@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bertkit.config.fields import part
 from bertkit.config.finetune import LabeledSection
-from data_pipelines.config import TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
 from data_pipelines.labels.tagged import SPAN_RULE, Sentence, read_labeled_texts, read_tagged
 from data_pipelines.labels.word_splitting import SplitRule, learn_rule

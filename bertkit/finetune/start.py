@@ -18,9 +18,10 @@ from bertkit.model.build import Encoder
 from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
 from bertkit.run.lock import locked
 from data_pipelines import durable
-from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.labels.tagged import Sentence
 from data_pipelines.masks.keyed import fold
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 Head = TokenTagger | SequenceClassifier

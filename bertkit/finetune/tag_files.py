@@ -10,7 +10,7 @@ from typing import Any
 from bertkit.finetune.predict import Tagger, Tagging
 from bertkit.finetune.standard_input import NAME, StandardInput
 from bertkit.terminal import progress_bar
-from data_pipelines.config import TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import json_records, read_columns, read_conllu
 from data_pipelines.text.readers import Line, read_lines
 

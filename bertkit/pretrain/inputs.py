@@ -22,11 +22,13 @@ from bertkit.model import SequenceClassifier, TokenTagger
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import MANIFEST, read_manifest
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import Rows, open_rows
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import fingerprint_sources, read_documents
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.extend import extend_tokenizer
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bertkit.terminal import Update
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.batch import PackedBatch, RowBatch
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.masking import KEPT, MASKED, RANDOM
 from data_pipelines.masks.statistics import MaskStatistics
 from data_pipelines.rows.shards import open_rows

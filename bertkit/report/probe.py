@@ -131,8 +131,8 @@ def _samples(
     import bertkit
     from bertkit.evaluate.held_out import MASK_SEED
     from bertkit.model import MaskedLM
-    from data_pipelines.config import MaskConfig
     from data_pipelines.masks.collator import MaskingCollator
+    from data_pipelines.masks.config import MaskConfig
 
     model = bertkit.load(folder / "export")
     if not isinstance(model, MaskedLM):

@@ -10,7 +10,7 @@ from bertkit.config.fields import part
 from bertkit.config.recipe import MAY_CHANGE, ImportedSection, Recipe, forbidden_changes, to_yaml
 from bertkit.hf.folder import check_named
 from data_pipelines import durable
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import find_sources
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
 

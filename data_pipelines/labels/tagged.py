@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_pipelines.config import TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.schemes import Span, iob2_tags
 from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
 from data_pipelines.text.hub import load_hub

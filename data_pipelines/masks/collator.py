@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.batch import PackedBatch, RowBatch
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.examples import along_tokens, one_if_equal, read_examples, stacked
 from data_pipelines.masks.keyed import row_keys
 from data_pipelines.masks.masking import Targets, look_up, mask_tokens

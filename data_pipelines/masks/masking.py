@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines.config import MaskConfig
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.keyed import below, fold, mix, threshold, token_bits
 
 # T tokens in the batch, R rows, M targets, V vocabulary, W longest span, E tokens and W-1 places before each row

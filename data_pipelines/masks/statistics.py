@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.batch import PackedBatch, RowBatch
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.masking import KEPT, MASKED, RANDOM, row_sums
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from data_pipelines.config import PrepareConfig
 from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.config import PrepareConfig
 
 _FRAME = 2
 """[CLS] and [SEP] around every piece."""

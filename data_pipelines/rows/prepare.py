@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.cutting import RowBuilder
 from data_pipelines.rows.encode import encode_ahead, encoder
 from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import ShardWriter, check_files, open_rows, write_json
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, corpus_bytes, document_hash, read_documents
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter

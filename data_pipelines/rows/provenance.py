@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import fingerprint_sources
 from data_pipelines.vocab.tokenizer import Tokenizer
 

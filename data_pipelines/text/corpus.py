@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.digest import file_hash, text_hash
 from data_pipelines.text.hub import hub_revision, read_hub
 from data_pipelines.text.readers import ALIASES, MAX_CHARS, READERS, Piece, reader_of

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.readers import Piece, pieces_of_field
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.\w+)$", re.IGNORECASE)

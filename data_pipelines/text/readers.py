@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 
 BLOCK_BYTES = 1 << 17
 MAX_CHARS = 1 << 17

@@ -17,8 +17,9 @@ import numpy as np
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import corpus_bytes, read_documents
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
 from data_pipelines.vocab.vocabulary import special_ids_of, written
 

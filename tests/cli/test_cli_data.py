@@ -10,13 +10,15 @@ import pytest
 from grammar import documents, write_corpus
 
 from bertkit.cli import main
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.rows import prepare as module
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import Part, merge, prepare, unknown_share
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import find_sources, read_documents
 from data_pipelines.text.readers import NOT_TEXT
 from data_pipelines.vocab import tokenizer as tokenizers
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 
 

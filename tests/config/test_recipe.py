@@ -8,7 +8,8 @@ import yaml
 
 from bertkit.config.fields import entries, part
 from bertkit.config.recipe import BertSection, Recipe, forbidden_changes, read_recipe, to_yaml
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
+from data_pipelines.text.config import CorpusConfig
 
 CORPUS = "data.corpus=my.txt"
 

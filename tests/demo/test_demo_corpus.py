@@ -2,10 +2,10 @@
 
 import pytest
 
-from data_pipelines.config import TaggedConfig
 from data_pipelines.demo import corpus as demo_corpus
 from data_pipelines.demo.corpus import CORPUS, DEV, TRAIN, read_modules, write_demo_data
 from data_pipelines.demo.roles import ROLES, code_words, tagged_functions
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import read_tagged
 
 SOURCE = '''

@@ -11,7 +11,8 @@ from bertkit.cli import main
 from bertkit.config.sections import EvaluateConfig
 from bertkit.evaluate.folder import evaluate_folder
 from bertkit.model import BertConfig, MaskedLM, TokenTagger, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

@@ -10,7 +10,8 @@ import bertkit
 from bertkit.cli import main
 from bertkit.evaluate.fill import FillMask, _filled
 from bertkit.model import BertConfig, MaskedLM, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

@@ -11,7 +11,8 @@ import bertkit
 from bertkit.cli import main
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity, surprise, windows
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

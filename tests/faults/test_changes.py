@@ -9,7 +9,8 @@ from runs import Home, newest
 import bertkit
 from bertkit.cli import main
 from bertkit.model import BertConfig, MaskedLM, TokenTagger, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 

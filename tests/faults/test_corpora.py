@@ -10,9 +10,11 @@ from counts import counts
 from grammar import documents
 
 from bertkit.cli import main
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 GOOD = "anna paints the old house.\n\nboris forgets the letter.\n"
@@ -79,7 +81,9 @@ def test_line_breaks_and_a_mark_at_the_start_change_no_token(tmp_path, tried):
 PEAK = """
 import sys
 from bertkit.bench.measure import most_memory
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.rows.config import PrepareConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.vocab.tokenizer import train_tokenizer
 corpus = CorpusConfig(corpus=[sys.argv[1]])

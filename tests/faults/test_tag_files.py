@@ -6,7 +6,7 @@ from grammar import write_conll
 from bertkit.cli import main
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.data import read_labeled
-from data_pipelines.config import TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import read_tagged
 
 GOOD = b"anna\tB-PER\npaints\tO\n\nboris\tB-PER\n"

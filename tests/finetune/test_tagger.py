@@ -17,7 +17,8 @@ from bertkit.config.finetune import read_finetune_recipe
 from bertkit.finetune.card import SETTINGS
 from bertkit.finetune.train import finetune
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

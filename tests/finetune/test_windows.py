@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from bertkit.finetune.batches import by_length, collate
 from bertkit.finetune.windows import Encoded, Frame, WordEncoder, text_rows, window_starts, word_rows
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 FRAME = Frame(np.array([101]), np.array([102]))

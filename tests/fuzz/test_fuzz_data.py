@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.data import read_labeled
-from data_pipelines.config import CorpusConfig, TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import read_labeled_texts, read_tagged
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 from data_pipelines.text.readers import READERS
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import bertkit
 from bertkit.hf.info import describe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 
 torch.set_num_threads(1)

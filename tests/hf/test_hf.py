@@ -19,7 +19,8 @@ import bertkit
 from bertkit.cli import main
 from bertkit.hf.layout import read_layout
 from bertkit.model import MaskedLM, TokenTagger, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 
 torch.set_num_threads(1)

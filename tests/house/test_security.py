@@ -18,8 +18,10 @@ from bertkit.run.checkpoint import Checkpoint, checkpoints, save_checkpoint
 from bertkit.run.folder import make_places
 from bertkit.run.lock import locked
 from data_pipelines import durable
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_pipelines.config import TaggedConfig
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import read_labeled_texts, read_tagged
 
 CONLLU = """# sent_id = 1

@@ -9,8 +9,8 @@ import torch
 from collating import PLAIN, backend, examples, restored
 from torch.utils.data import DataLoader
 
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.collator import LinearRate, MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 
 
 def test_padded_batches_restore_to_the_input():

@@ -12,9 +12,11 @@ from grammar import documents, write_corpus
 from bertkit.cli import main
 from bertkit.report import inspect_masks
 from bertkit.report.inspect_masks import rows_from_shards, rows_from_texts
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 

@@ -11,12 +11,15 @@ import pytest
 import torch
 from grammar import write_corpus
 
-from data_pipelines.config import CorpusConfig, MaskConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import evaluation_batches, load_steps
 from data_pipelines.masks.plan import Plan
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 
 

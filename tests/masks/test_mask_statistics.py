@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from data_pipelines.config import MaskConfig
 from data_pipelines.masks.batch import RowBatch
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.statistics import MaskStatistics
 
 # Two rows: [CLS] eight words [SEP], with ids 2 and 3 around.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.config import MaskConfig
+from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.keyed import row_keys
 from data_pipelines.masks.masking import KEPT, MASKED, RANDOM, MaskVocabulary, mask_tokens
 

@@ -13,8 +13,10 @@ from bertkit.config.recipe import read_recipe, to_yaml
 from bertkit.pretrain.train import pretrain
 from bertkit.report.probe import probe
 from bertkit.run.checkpoint import checkpoints
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import Part, merge, prepare
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

@@ -15,7 +15,8 @@ import bertkit
 from bertkit.cli import main
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
 from bertkit.report.attention import MOST_TOKENS, attention_of, layer_numbers
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)

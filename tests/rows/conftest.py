@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from grammar import write_corpus
 
-from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.rows import prepare as module
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 

@@ -8,7 +8,7 @@ from threading import Event, Timer
 import numpy as np
 import pytest
 
-from data_pipelines.config import PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.encode import Encoded, _num_threads, encode_ahead, encoder
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.text.corpus import Document, read_documents

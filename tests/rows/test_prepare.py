@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from preparing import SMALL, files, inner, numbered, sequences
 
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import PROGRESS
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
 from data_pipelines.vocab.words import starts_from_word_ids
 

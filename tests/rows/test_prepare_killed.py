@@ -14,13 +14,13 @@ import pytest
 from grammar import write_corpus
 from preparing import SMALL, Killed, files, numbered
 
-from data_pipelines.config import CorpusConfig
 from data_pipelines.rows import prepare as module
 from data_pipelines.rows import shards
 from data_pipelines.rows.manifest import MANIFEST
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
 from data_pipelines.text import readers
+from data_pipelines.text.config import CorpusConfig
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -112,7 +112,8 @@ def kill_at_every_report(corpus, tokenizer, config, tmp_path):
 KILLED = """
 import sys, time
 from data_pipelines.rows import prepare as module
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.rows.config import PrepareConfig
 module._BATCH_TOKENS, module._WRITTEN_TOKENS = 500, 300
 config = PrepareConfig(seq_len=32, shard_tokens=600, validation_share=0.1)
 def report(progress):

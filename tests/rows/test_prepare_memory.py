@@ -12,7 +12,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 PEAK = """
 import sys
 from bertkit.bench.measure import most_memory
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 before = int(most_memory())
 prepare(CorpusConfig(corpus=[sys.argv[1]]), sys.argv[2], PrepareConfig(), sys.argv[3])

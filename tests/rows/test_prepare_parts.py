@@ -5,7 +5,7 @@ import shutil
 import pytest
 from preparing import SMALL, begun, sequences
 
-from data_pipelines.config import PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import Part, merge, prepare
 from data_pipelines.rows.shards import open_rows
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from preparing import SMALL, begun, files, sequences
 
-from data_pipelines.config import CorpusConfig, PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import PROGRESS
 from data_pipelines.rows.prepare import prepare
+from data_pipelines.text.config import CorpusConfig
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 

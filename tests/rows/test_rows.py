@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.config import PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.cutting import RowBuilder
 
 CLS, SEP = 2, 3

@@ -10,10 +10,12 @@ from grammar import documents, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.config import CorpusConfig, PrepareConfig, TokenizerConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import MANIFEST, fingerprint_of, read_manifest
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import FILES, ShardWriter, open_rows, token_type
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 

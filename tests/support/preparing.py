@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from grammar import NAMES, documents
 
-from data_pipelines.config import PrepareConfig
+from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import bertkit
 from bertkit.model import BertConfig, MaskedLM, build_encoder
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 

@@ -10,7 +10,7 @@ from grammar import documents as generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import corpus_bytes, document_hash, find_sources, fingerprint_sources, read_documents
 from data_pipelines.text.readers import MAX_CHARS
 

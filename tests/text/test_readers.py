@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import cpu_seconds
 
-from data_pipelines.config import CorpusConfig, TokenizerConfig
 from data_pipelines.text import readers
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.hub import read_hub
 from data_pipelines.text.readers import BLOCK_BYTES, MAX_CHARS, read_text, reader_of
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 TEXTS = ["plain words", 'with "quotes", commas\nand a second line', "Größe 北京 😀", "x"]
@@ -311,7 +312,8 @@ def test_the_commit_of_a_dataset_is_asked_of_the_hub(monkeypatch):
 
 def test_a_dataset_on_the_hub_without_network_ends_at_once_with_one_line():
     code = """
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.text.corpus import read_documents
 try:
     next(read_documents(CorpusConfig(corpus=["hf:nobody/nothing"])))
@@ -333,7 +335,7 @@ except ValueError as error:
 PEAK = """
 import sys
 from bertkit.bench.measure import most_memory
-from data_pipelines.config import CorpusConfig
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 
 if sys.argv[1].endswith("parquet"):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from data_pipelines.config import CorpusConfig
 from data_pipelines.text import repeats
+from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 from data_pipelines.text.readers import MAX_CHARS
 from data_pipelines.text.repeats import SeenParagraphs

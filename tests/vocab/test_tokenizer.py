@@ -12,7 +12,8 @@ from grammar import documents, write_corpus
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
 from bertkit.cli import main
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import SPECIAL_TOKENS, load_tokenizer, train_tokenizer
 
 CHINESE = ["我爱北京天安门。", "北京是中国的首都。", "天安门在北京。", "中国人爱中国。"]
@@ -33,7 +34,8 @@ def trained(folder, texts=None, **options):
 TRAIN = """
 import sys
 from bertkit.cli import main
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 options = {"kind": sys.argv[1], "lowercase": sys.argv[2] == "True", "vocab_size": 400}
 train_tokenizer(CorpusConfig(corpus=[sys.argv[3]]), TokenizerConfig(**options), sys.argv[4])
@@ -159,7 +161,8 @@ def test_training_on_one_word_of_50_megabytes_stays_small(tmp_path):
 import sys
 import data_pipelines.vocab.tokenizer as t
 from bertkit.bench.measure import most_memory
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 before = most_memory()
 t.train_tokenizer(CorpusConfig(corpus=[sys.argv[1]]), TokenizerConfig(vocab_size=300), sys.argv[2])
 print(int(most_memory() - before))

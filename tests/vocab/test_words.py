@@ -6,7 +6,8 @@ from grammar import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.config import CorpusConfig, TokenizerConfig
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 from data_pipelines.vocab.words import (
     ideograph_starts,

@@ -1,0 +1,24 @@
+"""Settings of labeled files: where words and tags are, and how tags are written."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggedConfig:
+    tag_column: str = ""
+    """Column or key with the tags: a number (1 is the first column, -1 the last) or a name; misc:KEY and feats:KEY
+    reach into CoNLL-U. Default: the last column, upos in CoNLL-U, tags in JSON Lines, label beside a text."""
+
+    word_column: str = ""
+    """Column or key with the words, or with the text of a text classification. Default: the first column, form in
+    CoNLL-U, tokens in JSON Lines, text beside a label."""
+
+    columns: list[str] = field(default_factory=list)
+    """Names of a CoNLL file's columns, in order, where the file does not name them itself (# global.columns = ...)."""
+
+    scheme: Literal["auto", "plain", "iob1", "iob2", "bioes"] = "auto"
+    """How tags write spans: recognised, or as named here. Spans are learnt and given back in IOB2."""
+
+    errors: Literal["strict", "replace"] = "strict"
+    """What to do with bytes that are not UTF-8 and with NUL: stop and name file and line, or replace."""

@@ -1,0 +1,41 @@
+"""Settings of masking."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from data_pipelines.bounds import Range, check_bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskConfig:
+    rate: Annotated[float, Range("(0, 1)")] = 0.15
+    """Share of the maskable tokens (all but special ones) chosen as targets."""
+
+    final_rate: Annotated[float | None, Range("(0, 1)")] = None
+    """The rate at the last step, reached in a straight line from `rate`; none keeps it fixed."""
+
+    mask_share: Annotated[float, Range("[0, 1]")] = 0.8
+    """Share of the targets replaced by [MASK]."""
+
+    random_share: Annotated[float, Range("[0, 1]")] = 0.1
+    """Share of the targets replaced by a random ordinary token; the rest stays as it is."""
+
+    unit: Literal["token", "word", "span"] = "token"
+    """What is chosen as a whole: a token, a word, or a span of geometric length. A word or span is masked,
+    replaced or kept as a whole too."""
+
+    count: Literal["bernoulli", "exact"] = "bernoulli"
+    """bernoulli decides for each unit by itself; exact takes the same share in every row."""
+
+    span_mean: Annotated[float, Range("[1, inf]")] = 3.8
+    """Mean span length before it is cut at span_max (unit span only)."""
+
+    span_max: Annotated[int, Range("[1, 64]")] = 10
+    """Longest span (unit span only)."""
+
+    def __post_init__(self):
+        check_bounds(self)
+        if self.mask_share + self.random_share > 1 + 1e-9:
+            raise ValueError(
+                f"mask_share + random_share must not exceed 1, got {self.mask_share} + {self.random_share}"
+            )

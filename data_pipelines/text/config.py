@@ -1,0 +1,28 @@
+"""Settings of the corpus: which sources, and how they are read."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    corpus: list[str]
+    """Files (.txt .jsonl .json .ndjson .csv .parquet, each also .gz), folders, globs or hf:NAME for a Hugging Face
+    dataset (hf:NAME:SPLIT, hf:NAME:SPLIT:CONFIG). Append @WEIGHT to use a source more or less often: books.txt@2
+    reads every document twice, web.txt@0.5 about every second one."""
+
+    documents: Literal["blank-line", "line"] = "blank-line"
+    """What separates documents in plain text: a blank line, or every line break."""
+
+    field: str = "text"
+    """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
+
+    errors: Literal["strict", "replace"] = "strict"
+    """What to do with bytes that are not UTF-8 and with NUL: stop and name file and line, or replace."""
+
+    unique_paragraphs: bool = False
+    """Drop every paragraph (line of a document) that occurred before, anywhere in the corpus."""
+
+    def __post_init__(self):
+        if not self.corpus:
+            raise ValueError("corpus names no source; give at least one file, folder, glob or hf:NAME")
