@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from bertkit.cli.plugins import import_plugins
+
 
 class Verb(NamedTuple):
     """Where a verb lives and what it is for. The module has a function of the verb's name that adds the
@@ -62,6 +64,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        # Read before the parser is made (`import_plugins`), since a plugin may change what it lists.
+        self.add_argument("--plugin", metavar="MODULE", help="module of yours to import first; may be repeated")
 
     def parse_known_args(self, args=None, namespace=None):
         """What is left over is a mistake, told by the parser that met it: that of a sub-command knows its flags. A
@@ -98,6 +102,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _dispatch(argv: list[str]) -> int:
+    argv = import_plugins(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(_overview())
         return 0
@@ -137,6 +142,7 @@ def _overview() -> str:
             *lines,
             "",
             "'bertkit VERB --help' explains a verb, 'bertkit --version' names the version.",
+            "'--plugin MODULE' imports a module of yours first, which can add tasks, objectives, formats and more.",
         ]
     )
 
