@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bertkit.bench.measure import Row, announce, compare, interleaved
-from data_pipelines.masks.batch import RowBatch
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.rows.batch import RowBatch
 
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _VOCAB_SIZE = 30_522

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bertkit.model import MaskedLM
-from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import Rows
 
 TABLE_VALUES = 2**24

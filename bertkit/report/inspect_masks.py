@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from bertkit.terminal import Update
-from data_pipelines.masks.batch import PackedBatch, RowBatch
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.masking import KEPT, MASKED, RANDOM
 from data_pipelines.masks.statistics import MaskStatistics
+from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import open_rows
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import ideograph_starts, starts_from_word_ids
@@ -81,7 +82,7 @@ def inspect_rows(
     collator = MaskingCollator.from_config(
         source.tokenizer, config, seed=seed, total_steps=total_steps, layout="packed", return_tensors="np"
     )
-    masking, num_rows = collator.vocabulary.masking, len(source.row_ids)
+    vocabulary, num_rows = collator.vocabulary, len(source.row_ids)
     steps = [step]
     if config.final_rate is not None:
         steps = sorted({total_steps * quarter // 4 for quarter in range(5)} | {step})
@@ -98,7 +99,7 @@ def inspect_rows(
     with progress or nullcontext(lambda done, total, note: None) as update:
         for then, first in itertools.product(steps, range(0, num_rows, _ROWS_AT_ONCE)):
             rows, batch = masked(source.row_ids[first : first + _ROWS_AT_ONCE], then)
-            seen_at[then].add(rows, batch, masking.maskable_V)
+            seen_at[then].add(rows, batch, vocabulary.maskable_V)
             done = sum(seen.rows for seen in seen_at.values())
             update(done, num_rows * len(steps), f"{done:,} rows")
 
@@ -109,7 +110,7 @@ def inspect_rows(
             console.print(_row_text(source.tokenizer, rows, batch, row), end="\n\n")
     legend = Text("was→[MASK]", _STYLES[MASKED]) + Text("  ") + Text("was~→random", _STYLES[RANDOM]) + Text("  ")
     console.print(legend + Text("=kept", _STYLES[KEPT]))
-    console.print(_table(seen_at[step], config_at(step), len(masking.drawable)))
+    console.print(_table(seen_at[step], config_at(step), len(vocabulary.drawable)))
     if config.final_rate is not None:
         console.print(_schedule(step, [(then, seen, config_at(then)) for then, seen in seen_at.items()]))
 

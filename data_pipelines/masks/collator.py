@@ -4,18 +4,21 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from data_pipelines.masks.batch import PackedBatch, RowBatch
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.examples import along_tokens, one_if_equal, read_examples, stacked
 from data_pipelines.masks.keyed import row_keys
-from data_pipelines.masks.masking import Targets, look_up, mask_tokens
-from data_pipelines.vocab.vocabulary import vocabulary_from_ids, vocabulary_of
+from data_pipelines.masks.masking import Targets, mask_tokens
+from data_pipelines.masks.units import UNITS
+from data_pipelines.rows.batch import RowBatch
+from data_pipelines.vocab.vocabulary import look_up, vocabulary_from_ids, vocabulary_of
 from data_pipelines.vocab.words import WordTable, ideograph_starts, word_table
 
 IGNORED = -100
@@ -39,14 +42,15 @@ class MaskingCollator:
 
     Works as `collate_fn` of a DataLoader and as `data_collator` of a transformers `Trainer`; the first seven
     arguments mean what they mean in its `DataCollatorForLanguageModeling`. Special tokens are never chosen and never
-    drawn; the rate counts the other tokens only. A row with anything to choose has at least one target.
+    drawn; the rate counts the other tokens only. A row with anything to choose has at least one target. `unit` names
+    a row of `data_pipelines.masks.units.UNITS`.
 
     An example is a sequence of ids (list, array, tensor), a `tokenizers.Encoding`, or a mapping with `input_ids` and,
-    as you have them: `special_tokens_mask` (1: never choose), `attention_mask`, the words for unit "word" as `word_ids`
-    or `starts_word` (true for the first token of each), `step` (for a rate that depends on it), and `row_id` with
-    `epoch`. With `row_id` the masks are a pure function of (seed, epoch, row_id, position): the same with any number of
-    workers, ranks and batches. Without, they come from a stream of their own per process and worker, which with
-    workers also depends on torch's seed. A `Trainer` drops these fields unless it has `remove_unused_columns=False`.
+    as you have them: `special_tokens_mask` (1: never choose), `attention_mask`, `word_ids` or `starts_word` (true for
+    the first token of each word), `step` (for a rate that depends on it), and `row_id` with `epoch`. With `row_id` the
+    masks are a pure function of (seed, epoch, row_id, position): the same with any number of workers, ranks and
+    batches. Without, they come from a stream of their own per process and worker, which with workers also depends on
+    torch's seed. A `Trainer` drops these fields unless it has `remove_unused_columns=False`.
 
     Further fields are stacked, padded with 0 where they have a number per token, or stay lists. `layout="packed"`
     returns a `PackedBatch`: tokens with attention_mask 0 and further fields are dropped.
@@ -65,7 +69,7 @@ class MaskingCollator:
         return_tensors: Literal["pt", "np"] = "pt",
         seed: int | None = None,
         *,
-        unit: Literal["token", "word", "span"] = MaskConfig.unit,
+        unit: str = MaskConfig.unit,
         count: Literal["bernoulli", "exact"] = MaskConfig.count,
         span_mean: float = MaskConfig.span_mean,
         span_max: int = MaskConfig.span_max,
@@ -78,7 +82,7 @@ class MaskingCollator:
         for name, value, known in (
             ("return_tensors", return_tensors, ("pt", "np")),
             ("layout", layout, ("padded", "packed")),
-            ("unit", unit, ("token", "word", "span")),
+            ("unit", unit, UNITS),
             ("count", count, ("bernoulli", "exact")),
         ):
             if value not in known:
@@ -125,6 +129,7 @@ class MaskingCollator:
             span_mean=span_mean,
             span_max=span_max,
         )
+        self._unit = UNITS[unit]
         self.pad_to_multiple_of, self.return_tensors, self.layout = pad_to_multiple_of, return_tensors, layout
         try:
             self.seed = int.from_bytes(os.urandom(8), "big") if seed is None else operator.index(seed)
@@ -155,7 +160,7 @@ class MaskingCollator:
 
     def __call__(self, examples: Sequence[Any]) -> dict[str, Any] | PackedBatch:
         """Collate one batch of examples."""
-        given = read_examples(examples, with_words=self.config.unit == "word")
+        given = read_examples(examples, with_words=self._unit.needs_words)
         rows, keys_R = given.rows, self._row_keys(given.row_ids, given.epochs, len(examples))
         targets, starts_word_T = self._mask(rows, keys_R, given.step, given.protected_T, given.tokenizer_words)
         if self.layout == "padded":
@@ -177,19 +182,19 @@ class MaskingCollator:
         ids_T, starts_word_T = rows.ids_T, rows.starts_word_T
         if tokenizer_words and self.vocabulary.tokens is not None:
             starts_word_T = starts_word_T | look_up(self._ideographs(), ids_T)
-        elif starts_word_T is None and (self.config.unit == "word" or self.layout == "packed"):
+        elif starts_word_T is None and (self._unit.needs_words or self.layout == "packed"):
             starts_word_T = self._word_starts(ids_T)
         targets = mask_tokens(
             ids_T,
             rows.row_starts,
             keys_R,
-            self.vocabulary.masking,
+            self.vocabulary,
             self.config,
             rate=self._rate(step),
             protected_T=protected_T,
             starts_word_T=starts_word_T,
         )
-        ids_T[targets.places] = targets.stands
+        ids_T[targets.index] = targets.new_ids
         return targets, starts_word_T
 
     def _rate(self, step: int | None) -> float:
@@ -207,12 +212,12 @@ class MaskingCollator:
     def _word_starts(self, ids_T: np.ndarray) -> np.ndarray | None:
         if self._words is None and self.vocabulary.tokens is not None:
             try:
-                self._words = word_table(self.vocabulary.tokens, len(self.vocabulary.masking.maskable_V))
+                self._words = word_table(self.vocabulary.tokens, len(self.vocabulary.maskable_V))
             except ValueError:
-                if self.config.unit == "word":
+                if self._unit.needs_words:
                     raise
         if self._words is None:
-            if self.config.unit == "word":
+            if self._unit.needs_words:
                 raise ValueError("whole words need a tokenizer, or `word_ids` or `starts_word` in every example")
             return None
         return self._words.starts(ids_T)
@@ -220,7 +225,7 @@ class MaskingCollator:
     def _ideographs(self) -> np.ndarray:
         if self._ideographs_V is None:
             assert self.vocabulary.tokens is not None
-            self._ideographs_V = ideograph_starts(self.vocabulary.tokens, len(self.vocabulary.masking.maskable_V))
+            self._ideographs_V = ideograph_starts(self.vocabulary.tokens, len(self.vocabulary.maskable_V))
         return self._ideographs_V
 
     def _row_keys(self, row_ids, epochs, num_rows: int) -> np.ndarray:
@@ -250,7 +255,7 @@ class MaskingCollator:
         else:
             attention_mask = _full(1, shape) if filled is None else filled.astype(np.int64)
         labels_T = _full(IGNORED, num_tokens)
-        labels_T[targets.places] = targets.ids
+        labels_T[targets.index] = targets.ids
         batch: dict[str, Any] = {
             "input_ids": spread(rows.ids_T, self.vocabulary.pad_id),
             "attention_mask": attention_mask,
@@ -270,11 +275,11 @@ class MaskingCollator:
             "input_ids": rows.ids_T,
             "position_ids": np.arange(len(rows.ids_T)) - starts[:-1].repeat(lengths),
             "cu_seqlens": starts.astype(np.int32),
-            "target_index": targets.places,
+            "target_index": targets.index,
             "target_ids": targets.ids,
             "target_kind": targets.kind,
             "target_starts_word": (
-                np.ones(len(targets.places), bool) if starts_word_T is None else starts_word_T[targets.places]
+                np.ones(len(targets.index), bool) if starts_word_T is None else starts_word_T[targets.index]
             ),
         }
         return PackedBatch(max_seqlen=int(lengths.max(initial=0)), **self._finish(arrays))
@@ -322,7 +327,7 @@ def _attended_only(rows: RowBatch, targets: Targets, starts_word_T, attended_T):
     borders = before[rows.row_starts]
     starts_word_T = None if starts_word_T is None else starts_word_T[attended_T]
     rows = RowBatch(rows.ids_T[attended_T], borders, borders)
-    return rows, targets._replace(places=before[targets.places]), starts_word_T
+    return rows, replace(targets, index=before[targets.index]), starts_word_T
 
 
 def _process_identity() -> tuple[int, int]:

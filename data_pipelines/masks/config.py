@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from data_pipelines.bounds import Range, check_bounds
+from data_pipelines.bounds import OneOf, Range, check_bounds
+from data_pipelines.masks.units import UNITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class MaskConfig:
     random_share: Annotated[float, Range("[0, 1]")] = 0.1
     """Share of the targets replaced by a random ordinary token; the rest stays as it is."""
 
-    unit: Literal["token", "word", "span"] = "token"
+    unit: Annotated[str, OneOf(UNITS)] = "token"
     """What is chosen as a whole: a token, a word, or a span of geometric length. A word or span is masked,
     replaced or kept as a whole too."""
 

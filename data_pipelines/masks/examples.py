@@ -1,14 +1,13 @@
 """Examples of any form enter; flat rows, masks, keys and further columns leave, or a sentence on what is wrong."""
 
 import operator
-from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.batch import RowBatch, naturals
 from data_pipelines.vocab.words import starts_from_word_ids
 
 # T tokens in the batch, R rows (one an example)
@@ -204,14 +203,6 @@ def _integers(name: str, rows: list) -> np.ndarray:
         if len(row) and min(row) < 0:
             raise ValueError(f"{name} of example {place} must hold numbers from 0 on, got {min(row)}")
     raise ValueError(f"{name} must hold integers of 64 bits")
-
-
-def naturals(rows: list[list[Any]]) -> np.ndarray:
-    """One int64 array from lists of numbers from 0 on, in a quarter of the time that numpy takes for any numbers."""
-    flat = array("Q")
-    for row in rows:
-        flat.fromlist(row)
-    return np.frombuffer(flat, np.int64) if flat else np.empty(0, np.int64)
 
 
 def _one_integer_each(name: str, values: list) -> np.ndarray:

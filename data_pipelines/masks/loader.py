@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
@@ -66,9 +64,7 @@ def _as_tensors(batch: PackedBatch) -> PackedBatch:
     """The batch as tensors, ready to be copied to a GPU where there is one."""
     import torch
 
-    values: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
-    packed = PackedBatch(**(values | tensors))
+    packed = batch.map(torch.from_numpy)
     return packed.pin_memory() if torch.cuda.is_available() else packed
 
 

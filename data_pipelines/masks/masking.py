@@ -1,4 +1,4 @@
-"""Token ids and row keys enter; which tokens are targets, and what stands there now, leave. Pure numpy, no state.
+"""Token ids and row keys enter; which tokens are targets, and their new ids, leave. Pure numpy, no state.
 
 Every token gets 64 random bits from its row's key and its position. What is chosen as a whole, a *unit*, shares
 one number, its *arrival*: a token its own bits, a word the bits of its first token, a span the bits of its start.
@@ -7,41 +7,33 @@ The leading bits of an arrival decide about that, its trailing 32 bits about wha
 masked, replaced or kept as a whole.
 """
 
-from functools import lru_cache
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from data_pipelines.masks.config import MaskConfig
-from data_pipelines.masks.keyed import below, fold, mix, threshold, token_bits
+from data_pipelines.masks.keyed import below, fold, mix, threshold
+from data_pipelines.masks.units import UNITS
+from data_pipelines.vocab.vocabulary import Vocabulary, look_up
 
-# T tokens in the batch, R rows, M targets, V vocabulary, W longest span, E tokens and W-1 places before each row
+# T tokens in the batch, R rows, M targets, V vocabulary
 
 MASKED, RANDOM, KEPT = 0, 1, 2
 
 _32 = np.uint64(32)
-_LENGTH, _ROUNDING = (np.uint64(fold(0, salt)) for salt in range(2))
+_ROUNDING = np.uint64(fold(0, 1))
 
 
-class MaskVocabulary(NamedTuple):
-    """What masking knows of a vocabulary."""
-
-    mask_id: int
-    maskable_V: np.ndarray
-    """bool: may be a target; special tokens may not."""
-    drawable: np.ndarray
-    """ids that may stand in for another token."""
-
-
-class Targets(NamedTuple):
+@dataclass(slots=True)
+class Targets:
     """What masking chose and what it does to it."""
 
-    places: np.ndarray
+    index: np.ndarray
     """(M,) where the targets are, ascending."""
     ids: np.ndarray
-    """(M,) what stood there."""
-    stands: np.ndarray
-    """(M,) what is to stand there."""
+    """(M,) the tokens there."""
+    new_ids: np.ndarray
+    """(M,) what replaces them."""
     is_unmasked: np.ndarray
     """(M,) whether it was drawn at random or kept, and not masked."""
     is_kept: np.ndarray
@@ -57,26 +49,27 @@ def mask_tokens(
     ids_T: np.ndarray,
     row_starts: np.ndarray,
     keys_R: np.ndarray,
-    vocabulary: MaskVocabulary,
+    vocabulary: Vocabulary,
     config: MaskConfig,
     *,
     rate: float,
     protected_T: np.ndarray | None = None,
     starts_word_T: np.ndarray | None = None,
 ) -> Targets:
-    """Choose targets in every row, and what is to stand there.
+    """Choose targets in every row, and what replaces them.
 
     `row_starts` holds R+1 borders; `protected_T` marks further tokens never to choose; `starts_word_T` marks the
-    first token of each word and is needed for unit "word" alone.
+    first token of each word, for units that need words.
     """
     maskable_T = look_up(vocabulary.maskable_V, ids_T)
     if protected_T is not None:
         maskable_T &= ~protected_T
-    arrival_T, bits_T, first_of_unit_T = _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config)
+    unit = UNITS[config.unit]
+    arrival_T, bits_T, first_of_unit_T = unit.arrivals(keys_R, row_starts, maskable_T, starts_word_T, config)
     if config.count == "exact":
         chosen_T = _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate)
     else:
-        chosen_T = arrival_T < threshold(_span_rate(rate, config) if config.unit == "span" else rate)
+        chosen_T = arrival_T < threshold(unit.start_rate(rate, config) if unit.start_rate else rate)
         chosen_T &= maskable_T
     target_index = _with_every_row(chosen_T, arrival_T, maskable_T, row_starts)
     target_ids = ids_T[target_index]
@@ -84,78 +77,12 @@ def mask_tokens(
     is_unmasked = action >= threshold(config.mask_share)
     is_kept = action >= threshold(config.mask_share + config.random_share)
 
-    stands = np.where(is_unmasked, target_ids, vocabulary.mask_id)
+    new_ids = np.where(is_unmasked, target_ids, vocabulary.mask_id)
     replaced = (is_unmasked ^ is_kept).nonzero()[0]
     # The bits were small enough, and their trailing half fell into a range: that tells nothing of their remainder.
     draws = below(bits_T[target_index[replaced]], len(vocabulary.drawable))
-    stands[replaced] = vocabulary.drawable[draws]
-    return Targets(target_index, target_ids, stands, is_unmasked, is_kept)
-
-
-def look_up(table_V: np.ndarray, ids_T: np.ndarray) -> np.ndarray:
-    """What a table over the vocabulary holds for the ids, none of which is negative."""
-    try:
-        return table_V[ids_T]
-    except IndexError:
-        raise ValueError(
-            f"a token id lies outside the vocabulary of {len(table_V)}: the ids run from {ids_T.min()} to {ids_T.max()}"
-        ) from None
-
-
-def _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config):
-    """(arrival_T, bits_T, first_of_unit_T); the last is None where every token counts by itself."""
-    if config.unit == "span":
-        return *_span_arrivals(keys_R, row_starts, config), None
-    bits_T = token_bits(keys_R, row_starts)
-    if config.unit == "token":
-        return bits_T, bits_T, None
-    assert starts_word_T is not None
-    # A word never reaches over a row border or a special token.
-    first_T = starts_word_T | ~maskable_T
-    first_T[1:] |= ~maskable_T[:-1]
-    first_T[row_starts[:-1][row_starts[:-1] < row_starts[1:]]] = True
-    unit_T = np.maximum.accumulate(np.where(first_T, np.arange(len(first_T)), 0))
-    return bits_T[unit_T], bits_T, first_T
-
-
-def _span_arrivals(keys_R, row_starts, config):
-    """For every token the earliest arrival among the spans that cover it.
-
-    A span may start at any position, also up to W-1 before the row, so that the first tokens of a row are covered
-    as often as the others. A special token inside a span cuts it.
-    """
-    before = config.span_max - 1
-    borders = np.arange(len(row_starts)) * before
-    bits_E = token_bits(keys_R, row_starts + borders, first_position=-before)
-    length_bits_E = mix(bits_E ^ _LENGTH)
-    here_T = np.arange(row_starts[-1]) + np.repeat(borders[1:], row_starts[1:] - row_starts[:-1])
-    arrival_T = bits_E[here_T]
-    for distance in range(1, config.span_max):
-        start_T = here_T - distance
-        candidate_T = bits_E[start_T]
-        reaches_T = length_bits_E[start_T] < threshold(_survival(distance, config.span_mean))
-        np.copyto(arrival_T, candidate_T, where=reaches_T & (candidate_T < arrival_T))
-    return arrival_T, bits_E[here_T]
-
-
-def _survival(distance: int, mean: float) -> float:
-    """P(length > distance) of a geometric length on 1, 2, ... with the given mean."""
-    return (1 - 1 / mean) ** distance
-
-
-@lru_cache(maxsize=8)
-def _span_rate(rate: float, config: MaskConfig) -> float:
-    """How often a span must start at a position to make each token a target with probability `rate`.
-
-    A token is covered unless every start that could reach it fails: rate = 1 - prod(1 - q * P(length > distance)),
-    solved for q by bisection.
-    """
-    low, high = 0.0, rate
-    for _ in range(60):
-        q = (low + high) / 2
-        missed = np.prod([1 - q * _survival(distance, config.span_mean) for distance in range(config.span_max)])
-        low, high = (low, q) if 1 - missed > rate else (q, high)
-    return high
+    new_ids[replaced] = vocabulary.drawable[draws]
+    return Targets(target_index, target_ids, new_ids, is_unmasked, is_kept)
 
 
 def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate):
@@ -170,7 +97,7 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ke
     rounding_R = mix(keys_R ^ _ROUNDING) / 2.0**64
     wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, 1))
 
-    # One sort orders all rows at once: the row number stands above the arrival's leading bits.
+    # One sort orders all rows at once: the row number new_ids above the arrival's leading bits.
     order_T = np.repeat(np.arange(len(lengths), dtype=np.uint64) << np.uint64(40), lengths)
     order_T |= arrival_T >> np.uint64(24)
     ordered = np.sort(order_T[counted_T])

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_pipelines.masks.batch import PackedBatch, RowBatch
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.masking import KEPT, MASKED, RANDOM, row_sums
+from data_pipelines.rows.batch import RowBatch
 
 
 @dataclass(frozen=True)

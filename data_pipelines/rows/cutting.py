@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.config import PrepareConfig
 
 _FRAME = 2

@@ -13,7 +13,7 @@ import numpy as np
 from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel
 
-from data_pipelines.masks.examples import naturals
+from data_pipelines.rows.batch import naturals
 from data_pipelines.rows.shards import token_type
 from data_pipelines.text.corpus import Document
 from data_pipelines.vocab.tokenizer import Tokenizer

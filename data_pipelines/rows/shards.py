@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.manifest import SPLITS, read_manifest
 from data_pipelines.text.digest import file_hash
 

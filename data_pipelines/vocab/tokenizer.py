@@ -21,7 +21,7 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import corpus_bytes, read_documents
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
-from data_pipelines.vocab.vocabulary import special_ids_of, written
+from data_pipelines.vocab.vocabulary import id_by_spelling, special_ids_of
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 """In the order of their ids: [PAD] is 0."""
@@ -273,7 +273,7 @@ def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
     for role in _ROLES:
         name = settings.get(f"{role}_token")
         name = name.get("content") if isinstance(name, dict) else name
-        by_role[role] = tokens[name] if isinstance(name, str) and name in tokens else written(role, tokens)
+        by_role[role] = tokens[name] if isinstance(name, str) and name in tokens else id_by_spelling(role, tokens)
     special = special_ids_of(backend, tokens) | {index for index in by_role.values() if index is not None}
     return SpecialIds(**{f"{role}_id": index for role, index in by_role.items()}, special_ids=frozenset(special))
 

@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_pipelines.masks.masking import MaskVocabulary
-
-# How tokenizers that carry no names for their special tokens write them: BERT's way, then RoBERTa's.
-WRITTEN_AS = {
+# How tokenizers that do not say which tokens are special spell them: BERT's way, then RoBERTa's.
+SPELLINGS = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
     "cls": ("[CLS]", "<s>"),
@@ -21,13 +19,17 @@ _UNUSED = re.compile(r"[\[<]unused_?\d+[\]>]")
 
 
 class Vocabulary(NamedTuple):
-    """What masking must know."""
+    """What masking must know of a vocabulary of V tokens."""
 
-    masking: MaskVocabulary
-    pad_id: int
-    pads_left: bool
-    tokens: Mapping[str, int] | None
-    """The tokens by name, where a tokenizer was given."""
+    mask_id: int
+    maskable_V: np.ndarray
+    """bool: may be a target; special tokens may not."""
+    drawable: np.ndarray
+    """ids that may replace another token."""
+    pad_id: int = 0
+    pads_left: bool = False
+    tokens: Mapping[str, int] | None = None
+    """The ids by spelling, where a tokenizer was given."""
 
 
 def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary:
@@ -49,7 +51,7 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
     else:
         tokens = tokenizer.get_vocab()
         special = special_ids_of(tokenizer, tokens)
-        mask_id, pad_id = written("mask", tokens), written("pad", tokens)
+        mask_id, pad_id = id_by_spelling("mask", tokens), id_by_spelling("pad", tokens)
     if not tokens:
         raise ValueError("this tokenizer has an empty vocabulary")
     if mask_id is None:
@@ -57,15 +59,36 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
     unused = {index for token, index in tokens.items() if _UNUSED.fullmatch(token)}
     special |= added
     ordinary = np.array(sorted(set(tokens.values()) - special - unused), np.int64)
-    masking = _masking(mask_id, max(tokens.values()) + 1, special, ordinary)
-    return Vocabulary(masking, 0 if pad_id is None else pad_id, pads_left, tokens)
+    maskable_V = _maskable(mask_id, max(tokens.values()) + 1, special, ordinary)
+    return Vocabulary(mask_id, maskable_V, ordinary, 0 if pad_id is None else pad_id, pads_left, tokens)
 
 
 def vocabulary_from_ids(mask_id: int, vocab_size: int, special_ids: Iterable[int], pad_id: int | None) -> Vocabulary:
     """The vocabulary that plain numbers describe; [MASK] and padding count as special."""
     special = _integers_of(special_ids) | {mask_id} | ({pad_id} if pad_id is not None else set())
     ordinary = np.array([index for index in range(vocab_size) if index not in special], np.int64)
-    return Vocabulary(_masking(mask_id, vocab_size, special, ordinary), pad_id or 0, False, None)
+    return Vocabulary(mask_id, _maskable(mask_id, vocab_size, special, ordinary), ordinary, pad_id or 0)
+
+
+def look_up(table_V: np.ndarray, ids_T: np.ndarray) -> np.ndarray:
+    """What a table over the vocabulary holds for the ids, none of which is negative."""
+    try:
+        return table_V[ids_T]
+    except IndexError:
+        raise ValueError(
+            f"a token id lies outside the vocabulary of {len(table_V)}: the ids run from {ids_T.min()} to {ids_T.max()}"
+        ) from None
+
+
+def id_by_spelling(role: str, tokens: Mapping[str, int]) -> int | None:
+    """The id of a special token, found by the ways it is usually spelled."""
+    return next((tokens[name] for name in SPELLINGS[role] if name in tokens), None)
+
+
+def special_ids_of(backend: Any, tokens: Mapping[str, int]) -> set[int]:
+    """All ids that a `tokenizers.Tokenizer` calls special, and those that are spelled like special ones."""
+    special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+    return special | {tokens[name] for names in SPELLINGS.values() for name in names if name in tokens}
 
 
 def _integers_of(special_ids: Iterable[int]) -> set[int]:
@@ -75,7 +98,7 @@ def _integers_of(special_ids: Iterable[int]) -> set[int]:
         raise ValueError(f"special_ids must be integers in a list or another sequence, got {special_ids!r}") from None
 
 
-def _masking(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.ndarray) -> MaskVocabulary:
+def _maskable(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.ndarray) -> np.ndarray:
     outside = [index for index in special_ids if not 0 <= index < vocab_size]
     if outside:
         raise ValueError(f"special id {outside[0]} lies outside a vocabulary of {vocab_size}")
@@ -83,15 +106,4 @@ def _masking(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.
         raise ValueError("the vocabulary has no ordinary token to draw a replacement from")
     maskable_V = np.ones(vocab_size, bool)
     maskable_V[[*special_ids, mask_id]] = False
-    return MaskVocabulary(mask_id, maskable_V, ordinary)
-
-
-def written(role: str, tokens: Mapping[str, int]) -> int | None:
-    """The id of a special token, found by the ways it is usually written."""
-    return next((tokens[name] for name in WRITTEN_AS[role] if name in tokens), None)
-
-
-def special_ids_of(backend: Any, tokens: Mapping[str, int]) -> set[int]:
-    """All ids that a `tokenizers.Tokenizer` calls special, and those that are written like special ones."""
-    special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
-    return special | {tokens[name] for names in WRITTEN_AS.values() for name in names if name in tokens}
+    return maskable_V

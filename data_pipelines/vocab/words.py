@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines.masks.masking import look_up
+from data_pipelines.vocab.vocabulary import look_up
 
 Segmenter = Callable[[str], Iterable[str]]
 """Splits a text into words that, put together again, give the text."""

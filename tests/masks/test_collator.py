@@ -130,14 +130,14 @@ def test_the_rank_is_that_of_the_process_group(monkeypatch):
 
 def test_unused_slots_are_never_drawn():
     vocabulary = MaskingCollator(backend(), seed=0).vocabulary
-    assert 5 not in vocabulary.masking.drawable
-    assert set(range(5)).isdisjoint(vocabulary.masking.drawable)
+    assert 5 not in vocabulary.drawable
+    assert set(range(5)).isdisjoint(vocabulary.drawable)
 
 
 def test_special_ids_beside_a_tokenizer_add_to_its_own():
     vocabulary = MaskingCollator(backend(), special_ids=[9], seed=0).vocabulary
-    assert np.flatnonzero(~vocabulary.masking.maskable_V).tolist() == [0, 1, 2, 3, 4, 9]
-    assert 9 not in vocabulary.masking.drawable
+    assert np.flatnonzero(~vocabulary.maskable_V).tolist() == [0, 1, 2, 3, 4, 9]
+    assert 9 not in vocabulary.drawable
 
 
 def test_the_rate_can_follow_the_step():

@@ -5,11 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.masks.batch import PackedBatch, RowBatch
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import LinearRate, MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
+from data_pipelines.rows.batch import RowBatch
 
 NUM_STEPS = 6
 

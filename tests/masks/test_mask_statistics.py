@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from data_pipelines.masks.batch import RowBatch
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.statistics import MaskStatistics
+from data_pipelines.rows.batch import RowBatch
 
 # Two rows: [CLS] eight words [SEP], with ids 2 and 3 around.
 BORDERS = np.array([0, 10, 20])

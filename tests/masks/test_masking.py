@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.keyed import row_keys
-from data_pipelines.masks.masking import KEPT, MASKED, RANDOM, MaskVocabulary, mask_tokens
+from data_pipelines.masks.masking import KEPT, MASKED, RANDOM, mask_tokens
+from data_pipelines.vocab.vocabulary import Vocabulary
 
 MODES = list(itertools.product(("token", "word", "span"), ("bernoulli", "exact")))
 VOCAB_SIZE, MASK_ID = 1000, 4
 SPECIAL = np.arange(VOCAB_SIZE) < 5
-VOCABULARY = MaskVocabulary(MASK_ID, ~SPECIAL, np.arange(5, VOCAB_SIZE))
+VOCABULARY = Vocabulary(MASK_ID, ~SPECIAL, np.arange(5, VOCAB_SIZE))
 
 
 def rows_of(lengths, seed=0):
@@ -41,8 +42,8 @@ def mask(ids, starts, words, config, seed=1, row_ids=None, **options) -> Masked:
     options = {"rate": config.rate, "starts_word_T": words} | options
     targets = mask_tokens(ids, starts, keys, VOCABULARY, config, **options)
     now = ids.copy()
-    now[targets.places] = targets.stands
-    return Masked(now, targets.places, targets.ids, targets.kind)
+    now[targets.index] = targets.new_ids
+    return Masked(now, targets.index, targets.ids, targets.kind)
 
 
 def units_of(ids, starts, words):
@@ -220,11 +221,11 @@ def test_every_ordinary_token_is_drawn_equally_often(unit, count):
 def test_masks_stay_the_same_from_version_to_version(unit, expected):
     """A run that goes on under another version must meet the masks it would have met."""
     ids, words = np.array([2, *range(10, 30), 3]), np.array([True, *[True, False, True] * 7])
-    vocabulary = MaskVocabulary(MASK_ID, ~SPECIAL[:100], np.arange(5, 100))
+    vocabulary = Vocabulary(MASK_ID, ~SPECIAL[:100], np.arange(5, 100))
     keys = row_keys(np.array([3]), 7, 2)
     config = MaskConfig(unit=unit, rate=0.3)
     targets = mask_tokens(ids, np.array([0, 22]), keys, vocabulary, config, rate=0.3, starts_word_T=words)
-    ids[targets.places] = targets.stands
+    ids[targets.index] = targets.new_ids
     assert ids.tolist() == expected
 
 
@@ -232,16 +233,16 @@ def test_other_epochs_and_seeds_mask_otherwise():
     ids, starts, _ = rows_of([128] * 8)
     config = MaskConfig()
     keys = [row_keys(np.arange(8), seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
-    masks = [mask_tokens(ids, starts, key, VOCABULARY, config, rate=0.15).places.tolist() for key in keys]
+    masks = [mask_tokens(ids, starts, key, VOCABULARY, config, rate=0.15).index.tolist() for key in keys]
     assert masks[0] != masks[1] != masks[2] != masks[0]
 
 
 def test_a_schedule_of_rates_does_not_fill_memory():
-    from data_pipelines.masks.masking import _span_rate
+    from data_pipelines.masks.units.span import start_rate
 
     for step in range(50):
-        _span_rate(0.1 + step / 1000, MaskConfig(unit="span"))
-    assert _span_rate.cache_info().currsize <= 8
+        start_rate(0.1 + step / 1000, MaskConfig(unit="span"))
+    assert start_rate.cache_info().currsize <= 8
 
 
 @pytest.mark.parametrize("mean", [0.5, float("nan")])

@@ -9,7 +9,7 @@ from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
 from bertkit.pretrain import build
 from bertkit.pretrain.neighbors import REACH, neighbor_tables, start_from_neighbors
 from bertkit.pretrain.train import pretrain
-from data_pipelines.masks.batch import RowBatch
+from data_pipelines.rows.batch import RowBatch
 
 torch.set_num_threads(1)
 VOCABULARY = 40

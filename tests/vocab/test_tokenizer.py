@@ -254,7 +254,7 @@ def test_unused_slots_stay_ordinary_entries_that_are_never_drawn(tmp_path):
     foreign([*SPECIAL_TOKENS, "[unused0]", "[unused1]", "a"]).save(str(tmp_path / "tokenizer.json"))
     tokenizer = load_tokenizer(tmp_path)
     assert tokenizer.vocab_size == 8
-    assert vocabulary_of(tokenizer).masking.drawable.tolist() == [7]
+    assert vocabulary_of(tokenizer).drawable.tolist() == [7]
 
 
 def test_a_fingerprint_tells_tokenizers_apart_that_frame_text_otherwise(tmp_path):

@@ -1,0 +1,46 @@
+"""What a masking unit is: how it gives every token an arrival.
+
+Every token gets 64 random bits from its row's key and its position. The tokens of one unit share one number, the
+unit's *arrival*. masking.py then chooses by one rule for all units: the smallest arrivals.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data_pipelines.masks.keyed import token_bits
+
+# T tokens in the batch, R rows
+
+
+class Arrivals(NamedTuple):
+    arrival_T: np.ndarray
+    """uint64, the same for all tokens of a unit."""
+    bits_T: np.ndarray
+    """uint64, each token's own random bits: what it is replaced by, if it is."""
+    first_of_unit_T: np.ndarray | None
+    """bool: where units start, so that the exact count counts units; None counts tokens."""
+
+
+class Unit(NamedTuple):
+    """One row of the table of masking units."""
+
+    arrivals: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, Any], Arrivals]
+    """Called with keys_R, row_starts (R+1 borders), maskable_T, starts_word_T and the MaskConfig."""
+    needs_words: bool = False
+    """Whether `arrivals` reads starts_word_T; otherwise that may be None."""
+    start_rate: Callable[[float, Any], float] | None = None
+    """(rate, MaskConfig) to how often an arrival must be chosen to make `rate` of the tokens targets. Needed where a
+    token may belong to several units; else it is the rate itself."""
+
+
+def arrivals_of_runs(starts_T: np.ndarray, keys_R, row_starts: np.ndarray, maskable_T: np.ndarray) -> Arrivals:
+    """For units that are runs of tokens: each has the bits of its first token. `starts_T` marks where runs start; a run
+    never reaches over a row border or a special token."""
+    bits_T = token_bits(keys_R, row_starts)
+    first_T = starts_T | ~maskable_T
+    first_T[1:] |= ~maskable_T[:-1]
+    first_T[row_starts[:-1][row_starts[:-1] < row_starts[1:]]] = True
+    unit_T = np.maximum.accumulate(np.where(first_T, np.arange(len(first_T)), 0))
+    return Arrivals(bits_T[unit_T], bits_T, first_T)
