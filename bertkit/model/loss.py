@@ -12,6 +12,13 @@ from torch import Tensor
 
 def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_M: Tensor) -> Tensor:
     """The summed loss of predicting `target_M` by `hidden_MD @ weight_VD.T + bias_V`, a scalar in float32."""
+    device = hidden_MD.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        # Precision is chosen before the operator: autocast inside it would reach the products of the forward pass, but
+        # neither the tensors saved for the backward pass nor the outline that a compiler traces.
+        hidden_MD = hidden_MD.to(torch.get_autocast_dtype(device))
+        with torch.autocast(device, enabled=False):
+            return summed_cross_entropy(hidden_MD, weight_VD, bias_V, target_M)
     return torch.ops.bertkit.summed_cross_entropy(hidden_MD, weight_VD, bias_V, target_M)[0]
 
 
@@ -53,10 +60,12 @@ def _backward(ctx, grad_loss, _):
         return None, None, None, None
     hidden_MD, weight_VD, gradient_MV = ctx.saved_tensors
     needs_hidden, needs_weight, needs_bias, _ = ctx.needs_input_grad
-    # The factor from above goes to the small arrays, never through the large one.
-    scale = grad_loss.to(gradient_MV.dtype)
-    grad_hidden_MD = (gradient_MV @ weight_VD.to(gradient_MV.dtype)) * scale if needs_hidden else None
-    grad_weight_VD = (gradient_MV.T @ (hidden_MD * scale)).to(weight_VD.dtype) if needs_weight else None
+    # The factor from above goes to the small arrays, never through the large one. As a tensor of one dimension it
+    # keeps its digits: a scalar would be rounded to half precision first.
+    scale = grad_loss[None]
+    grad_hidden_MD = (gradient_MV @ weight_VD.to(gradient_MV.dtype)).mul_(scale) if needs_hidden else None
+    scaled_MD = torch.mul(hidden_MD, scale, out=torch.empty_like(hidden_MD)) if needs_weight else None
+    grad_weight_VD = None if scaled_MD is None else (gradient_MV.T @ scaled_MD).to(weight_VD.dtype)
     grad_bias_V = (gradient_MV.sum(0, dtype=torch.float32) * grad_loss).to(weight_VD.dtype) if needs_bias else None
     return grad_hidden_MD, grad_weight_VD, grad_bias_V, None
 
