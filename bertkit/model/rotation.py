@@ -27,7 +27,16 @@ class Rotation(NamedTuple):
 
 def rotate(values_TnHE: Tensor, rotation: Rotation, count: int = 1) -> Tensor:
     """Turn the first `count` of n: channel i of the first half forms a plane with channel i of the second half."""
+    if torch.compiler.is_compiling():
+        return _formula(values_TnHE, rotation, count)
     return torch.ops.bertkit.rotate(values_TnHE, rotation.cos, rotation.sin, count)
+
+
+def _formula(values_TnHE: Tensor, rotation: Rotation, count: int) -> Tensor:
+    """The same in the open, for a compiler to fuse into one kernel."""
+    first, second = values_TnHE[:, :count].chunk(2, dim=-1)
+    turned = (first * rotation.cos - second * rotation.sin, second * rotation.cos + first * rotation.sin)
+    return torch.cat((torch.cat(turned, dim=-1).to(values_TnHE.dtype), values_TnHE[:, count:]), dim=1)
 
 
 @torch.library.custom_op("bertkit::rotate", mutates_args=())
@@ -37,12 +46,9 @@ def _rotate(values_TnHE: Tensor, cos: Tensor, sin: Tensor, count: int) -> Tensor
     turned_TnHE[:, count:] = values_TnHE[:, count:]
     first, second = values_TnHE[:, :count].chunk(2, dim=-1)
     new_first, new_second = turned_TnHE[:, :count].chunk(2, dim=-1)
-    if values_TnHE.dtype == cos.dtype:
-        torch.mul(first, cos, out=new_first).addcmul_(second, sin, value=-1)
-        torch.mul(second, cos, out=new_second).addcmul_(first, sin)
-    else:
-        new_first.copy_(first * cos - second * sin)
-        new_second.copy_(second * cos + first * sin)
+    # In half precision each product is computed in float32 and stored in half: no temporary is wider than the values.
+    torch.mul(first, cos, out=new_first).addcmul_(second, sin, value=-1)
+    torch.mul(second, cos, out=new_second).addcmul_(first, sin)
     return turned_TnHE
 
 
