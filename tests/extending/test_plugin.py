@@ -1,4 +1,4 @@
-"""`--plugin MODULE` imports a module of the user's own first, and nothing but the command line can."""
+"""`--plugin MODULE` (bertkit.cli.plugins) imports a module of the user's own first; only the command line can ask."""
 
 import subprocess
 import sys
