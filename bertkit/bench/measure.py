@@ -1,6 +1,5 @@
 """Things to time enter, medians with their spread leave, as a table for people and rows for programs."""
 
-import json
 import statistics
 import subprocess
 import sys
@@ -128,10 +127,9 @@ def apart(module: str, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write the rows for a program."""
-    values = [{key: asdict(row)[key] for key in JSON_KEYS} for row in rows]
-    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+def facts_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows for a program."""
+    return [{key: asdict(row)[key] for key in JSON_KEYS} for row in rows]
 
 
 def _timing(seconds: list[float]) -> Timing:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from bertkit.cli.answers import check_json, settle_json
 from bertkit.cli.plugins import import_plugins
 
 
@@ -24,7 +25,7 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("bertkit.cli.demo", "Run the main job end to end on text that this installation holds."),
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
-    "inspect-masks": Verb("bertkit.cli.data", "Show rows before and after masking, with the measured rates."),
+    "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or go on with a run."),
     "evaluate": Verb("bertkit.cli.training", "Score a masked-language model on a corpus."),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
@@ -75,6 +76,7 @@ class Parser(argparse.ArgumentParser):
             unknown = [flag for flag in flags if flag.startswith("--") and flag not in self._option_string_actions]
             if unknown:
                 self.error(f"unrecognized arguments: {unknown[0]}")
+            args = settle_json(self, args)
         parsed, unknown = super().parse_known_args(args, namespace)
         # argparse fills a list from the words before the first flag alone; those after it belong there as well.
         lists = [action.dest for action in self._actions if action.nargs == "*" and not action.option_strings]
@@ -83,6 +85,7 @@ class Parser(argparse.ArgumentParser):
             unknown = []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        check_json(getattr(parsed, "json", None))
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
+from bertkit.cli.answers import PRINTED, add_json, write_json
+
 
 class Workload(NamedTuple):
     measure: str
@@ -38,43 +40,43 @@ def bench(parser: argparse.ArgumentParser):
         help="what to measure; without it, what this machine does with each recipe",
     )
     parser.add_argument("--against", choices=["transformers"], help="measure this library beside ours")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to this file too")
+    add_json(parser)
     parser.add_argument("--quick", action="store_true", help="smaller workloads and fewer rounds")
     parser.add_argument("--corpus", metavar="FILE", help="prepare, race: text to run on instead of generated text")
     parser.add_argument("--sizes", type=_sizes, metavar="MB,MB", help="growth: megabytes of text (10,100,1000)")
     alone = parser.add_argument_group("without a workload")
     alone.add_argument("--recipes", type=_names, metavar="NAME,NAME", help="measure these recipes only")
     alone.add_argument("--tokens", type=_amount, metavar="10B", help="say how long so many tokens would take")
-    alone.add_argument("--gpus", type=_amount, metavar="N", help="on so many devices (1)")
-    alone.add_argument("--gpu-tflops", type=_amount, metavar="X", help="of so many TFLOP/s each, not like this one")
-    alone.add_argument("--price-per-hour", type=_amount, metavar="X", help="and what that costs at this price each")
+    alone.add_argument("--gpus", type=_amount, metavar="N", help="on so many GPUs (1)")
+    alone.add_argument("--gpu-tflops", type=_amount, metavar="X", help="peak of each GPU, in TFLOP/s (this machine's)")
+    alone.add_argument(
+        "--price-per-hour", type=_amount, metavar="X", help="price of one GPU for an hour, to name the cost"
+    )
     return run_bench
 
 
 def run_bench(arguments: argparse.Namespace) -> None:
     import importlib
 
-    from bertkit.bench.measure import print_table, write_rows
+    from bertkit.bench.measure import facts_of, print_table
 
     chosen = _chosen(arguments)
     if arguments.against:
         _check_installed(arguments.against)
-    if arguments.json and not arguments.json.resolve().parent.is_dir():
-        raise ValueError(f"--json: there is no folder {arguments.json.parent}")
-    if arguments.json and arguments.json.is_dir():
-        raise ValueError(f"--json: {arguments.json} is a folder; name a file in it")
     if arguments.corpus and not Path(arguments.corpus).exists():
         raise ValueError(f"--corpus: there is no file {arguments.corpus}")
-    rows = []
+    facts: dict[str, list] = {"rows": [], "notes": []}
     for workload in chosen:
         module, _, function = workload.measure.partition(":")
         options = {name: value for name in workload.options if (value := getattr(arguments, name)) is not None}
         measure = getattr(importlib.import_module(module), function)
         measured, notes = measure(arguments.against, arguments.quick, **options)
-        print_table(measured, workload.title, notes)
-        rows += measured
-        if arguments.json:  # after each, so that a long bench that is stopped leaves something
-            write_rows(rows, arguments.json)
+        facts = {"rows": [*facts["rows"], *facts_of(measured)], "notes": [*facts["notes"], *notes]}
+        if arguments.json != PRINTED:
+            print_table(measured, workload.title, notes)
+        # A file is written after each, so that a long bench that is stopped leaves something.
+        if arguments.json and (arguments.json != PRINTED or workload is chosen[-1]):
+            write_json(arguments.json, facts)
 
 
 def parse_amount(text: str) -> float:

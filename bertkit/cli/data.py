@@ -1,14 +1,19 @@
-"""The verbs of the data line: tokenizer, prepare, inspect-masks."""
+"""The verbs that turn text into rows: tokenizer, prepare."""
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bertkit.cli.answers import PRINTED, add_json, answer
 from bertkit.config.fields import add_flags, from_flags
-from data_pipelines.masks.config import MaskConfig
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
+
+if TYPE_CHECKING:
+    from data_pipelines.vocab.doctor import Diagnosis
+    from data_pipelines.vocab.tokenizer import Tokenizer
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 _MUCH_UNKNOWN = 0.01
@@ -30,10 +35,12 @@ def tokenizer(parser: argparse.ArgumentParser):
     train = add_action("train", "train a tokenizer on a corpus and examine it")
     train.add_argument("--out", type=Path, required=True, help="folder to write; AutoTokenizer opens it too")
     train.add_argument("--held-out", nargs="+", metavar="CORPUS", help="text to examine the tokenizer on")
+    add_json(train)
     add_flags(train, CorpusConfig)
     add_flags(train, TokenizerConfig)
     doctor = add_action("doctor", "say how well a tokenizer fits a text")
     doctor.add_argument("--tokenizer", type=Path, required=True, help="tokenizer.json or a folder with one")
+    add_json(doctor)
     add_flags(doctor, CorpusConfig)
     return lambda arguments: {"train": _train, "doctor": _doctor}[arguments.action](arguments)
 
@@ -44,35 +51,16 @@ def prepare(parser: argparse.ArgumentParser):
         "  bertkit prepare --corpus my.txt --tokenizer my-tokenizer --out shards --seq-len 128\n"
         "  bertkit prepare ... --out shards --part 3/16    (on each of 16 machines its own part)\n"
         "  bertkit prepare --merge shards                  (then make one set of the parts)\n\n"
-        "Run again after an interruption, it goes on. Run again when done, it says so."
+        "Run again after an interruption, it resumes. Run again when done, it says so."
     )
     parser.add_argument("--out", type=Path, help="folder to write")
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json or a folder with one")
     parser.add_argument("--part", metavar="K/N", help="prepare only the K-th of N parts")
     parser.add_argument("--merge", type=Path, metavar="FOLDER", help="make one set of the parts in FOLDER")
+    add_json(parser)
     add_flags(parser, CorpusConfig, optional=("corpus",))
     add_flags(parser, PrepareConfig)
     return _prepare
-
-
-def inspect_masks(parser: argparse.ArgumentParser):
-    parser.epilog = (
-        "examples:\n"
-        "  bertkit inspect-masks --data shards --unit word\n"
-        '  bertkit inspect-masks --tokenizer my-tokenizer "Some text to mask." --rate 0.3\n'
-        "  bertkit inspect-masks --data shards --rate 0.3 --final-rate 0.15 --steps 10000"
-    )
-    parser.add_argument("text", nargs="*", help="texts to mask, with --tokenizer")
-    parser.add_argument("--data", type=Path, help="prepared folder to take rows from")
-    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json or a folder with one")
-    parser.add_argument("--show", type=int, default=3, metavar="N", help="rows to show (default: 3)")
-    parser.add_argument("--sample", type=int, default=2000, metavar="N", help="rows to measure (default: 2000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masks (default: 0)")
-    parser.add_argument("--epoch", type=int, default=0, metavar="N", help="epoch of the masks (default: 0)")
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of the run, the last of which has --final-rate")
-    parser.add_argument("--step", type=int, metavar="N", help="step to show, with --final-rate (default: 0)")
-    add_flags(parser, MaskConfig)
-    return _inspect_masks
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -94,23 +82,30 @@ def _train(arguments: argparse.Namespace) -> None:
             arguments.out,
             lambda done, total: update(done, total, f"{_size(done)} read"),
         )
-    print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
-    if held_out is None:
-        print("examined on the start of the training text itself; --held-out PATH gives an honest figure")
-    _print_diagnosis(trained, held_out or corpus)
+    found = _examine(trained, held_out or corpus)
+
+    def show() -> None:
+        print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
+        if held_out is None:
+            print("examined on the start of the training text itself; --held-out PATH gives an honest figure")
+        _print_diagnosis(found)
+
+    facts = {"folder": str(arguments.out), "vocab_size": trained.vocab_size, "held_out": held_out is not None}
+    answer(arguments.json, facts | found.facts(), show)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
     _check_sources(corpus)
-    _check_tokenizer(arguments.tokenizer)
+    check_tokenizer(arguments.tokenizer)
 
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
-    _print_diagnosis(load_tokenizer(arguments.tokenizer), corpus)
+    found = _examine(load_tokenizer(arguments.tokenizer), corpus)
+    answer(arguments.json, found.facts(), lambda: _print_diagnosis(found))
 
 
-def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_000) -> None:
+def _examine(tokenizer: "Tokenizer", corpus: CorpusConfig, max_documents: int = 20_000) -> "Diagnosis":
     from itertools import islice
 
     from bertkit.terminal import progress_bar
@@ -126,6 +121,10 @@ def _print_diagnosis(tokenizer, corpus: CorpusConfig, max_documents: int = 20_00
         found = examine(tokenizer, texts())
     if not found.num_tokens:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to examine the tokenizer on")
+    return found
+
+
+def _print_diagnosis(found: "Diagnosis") -> None:
     examples = ", ".join(f"{_shown(text)} {count}×" for text, count in found.unknown_examples)
     lines = [
         (
@@ -151,7 +150,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
         raise ValueError(f"prepare needs {', '.join(missing)} (see 'bertkit prepare --help')")
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(PrepareConfig, arguments)
     _check_sources(corpus)
-    _check_tokenizer(arguments.tokenizer)
+    check_tokenizer(arguments.tokenizer)
 
     from bertkit.terminal import progress_bar
     from data_pipelines.rows.prepare import Part, Progress
@@ -164,7 +163,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
         def report(progress: Progress) -> None:
             nonlocal worked
-            if not worked and progress.estimated_bytes is not None:
+            if not worked and progress.estimated_bytes is not None and arguments.json != PRINTED:
                 print(f"about {_size(progress.estimated_bytes)} of shards to write", flush=True)
             worked = True
             update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
@@ -172,14 +171,12 @@ def _prepare(arguments: argparse.Namespace) -> None:
         try:
             folder = prepare_shards(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on after the last full shard") from None
-    if not worked:
-        print("nothing to do: the folder is prepared already")
-    _print_shards(folder, worked)
+            raise KeyboardInterrupt("the same command resumes after the last full shard") from None
+    _answer_with_shards(arguments.json, folder, "" if worked else "the folder is prepared already")
 
 
 def _merge(arguments: argparse.Namespace) -> None:
-    others = [name for name, value in vars(arguments).items() if name != "merge" and value is not None]
+    others = [name for name, value in vars(arguments).items() if name not in ("merge", "json") and value is not None]
     if others:
         flags = ", ".join("--" + name.replace("_", "-") for name in others)
         raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
@@ -188,79 +185,39 @@ def _merge(arguments: argparse.Namespace) -> None:
     from data_pipelines.rows.prepare import merge
 
     done = (arguments.merge / MANIFEST).exists()
-    if done:
-        print("nothing to do: the folder is one finished set already")
-    else:
+    if not done:
         merge(arguments.merge)
-    _print_shards(arguments.merge, worked=not done)
+    _answer_with_shards(arguments.json, arguments.merge, "the folder is one finished set already" if done else "")
 
 
-def _print_shards(folder: Path, worked: bool) -> None:
+def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str) -> None:
+    """Say what a prepared folder holds, and why there was nothing to do, if so."""
     import sys
 
     from data_pipelines.rows.manifest import SPLITS
     from data_pipelines.rows.prepare import unknown_share
     from data_pipelines.rows.shards import open_rows
 
-    for split in SPLITS:
-        rows = open_rows(folder, split)
-        print(f"  {split:<10} {len(rows):>12,} rows {rows.num_tokens:>15,} tokens")
+    opened = {split: open_rows(folder, split) for split in SPLITS}
     unknown = unknown_share(folder)
-    print(f"  {'unknown':<10} {unknown:>12.2%} of the tokens")
+
+    def show() -> None:
+        if nothing_to_do:
+            print(f"nothing to do: {nothing_to_do}")
+        for split, rows in opened.items():
+            print(f"  {split:<10} {len(rows):>12,} rows {rows.num_tokens:>15,} tokens")
+        print(f"  {'unknown':<10} {unknown:>12.2%} of the tokens")
+        if not nothing_to_do:
+            print(f"wrote {folder}")
+
+    splits = {split: {"num_rows": len(rows), "num_tokens": rows.num_tokens} for split, rows in opened.items()}
+    answer(json, {"folder": str(folder), **splits, "unknown_share": unknown, "written": not nothing_to_do}, show)
     if unknown > _MUCH_UNKNOWN:
         print(
             f"bertkit: warning: {unknown:.1%} of the text is unknown to the tokenizer, and is never learnt; "
             f"'bertkit tokenizer doctor' shows what, 'bertkit tokenizer train' makes one that fits",
             file=sys.stderr,
         )
-    if worked:
-        print(f"wrote {folder}")
-
-
-def _inspect_masks(arguments: argparse.Namespace) -> None:
-    config = from_flags(MaskConfig, arguments)
-    step, total_steps = arguments.step or 0, arguments.steps or 0
-    if config.final_rate is None and not (arguments.step is arguments.steps is None):
-        raise ValueError("--step and --steps go with --final-rate; without it the rate is the same at every step")
-    if config.final_rate is not None and total_steps < 1:
-        raise ValueError("--final-rate is the rate at the last step: say with --steps how many there are, at least 1")
-    if not 0 <= step <= total_steps:
-        raise ValueError(f"--step must lie between 0 and --steps {total_steps}, got {step}")
-    for name, least in (("show", 0), ("sample", 1), ("epoch", 0)):
-        if getattr(arguments, name) < least:
-            raise ValueError(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
-    if arguments.data is not None:
-        if arguments.text or arguments.tokenizer:
-            raise ValueError("--data brings rows and tokenizer of its own; give it alone, or --tokenizer and texts")
-        if not (arguments.data / "manifest.json").is_file():
-            raise ValueError(
-                f"--data {arguments.data} is no folder of prepared data (it has no manifest.json); "
-                f"'bertkit prepare' makes one, or finishes it"
-            )
-    elif not (arguments.tokenizer and arguments.text):
-        raise ValueError("inspect-masks needs --data FOLDER, or --tokenizer PATH and texts")
-    else:
-        _check_tokenizer(arguments.tokenizer)
-        if not all(text.strip() for text in arguments.text):
-            raise ValueError("a text to mask is empty")
-
-    from bertkit.report.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
-    from bertkit.terminal import progress_bar
-
-    if arguments.data is not None:
-        source = rows_from_shards(arguments.data, arguments.sample)
-    else:
-        source = rows_from_texts(arguments.tokenizer, arguments.text)
-    inspect_rows(
-        source,
-        config,
-        seed=arguments.seed,
-        epoch=arguments.epoch,
-        show=arguments.show,
-        step=step,
-        total_steps=total_steps,
-        progress=progress_bar("measuring the masks") if arguments.data is not None else None,
-    )
 
 
 def _make_tokenizer_folder(folder: Path) -> None:
@@ -271,15 +228,15 @@ def _make_tokenizer_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _check_tokenizer(path: Path) -> None:
-    """As below."""
+def check_tokenizer(path: Path) -> None:
+    """Report a tokenizer that is not there before anything heavy is imported."""
     from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
     find_tokenizer(path)
 
 
 def _check_sources(corpus: CorpusConfig) -> None:
-    """A path that is not there is said before anything heavy is imported."""
+    """Report a corpus that is not there before anything heavy is imported."""
     from data_pipelines.text.corpus import find_sources
 
     find_sources(corpus)

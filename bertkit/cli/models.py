@@ -1,17 +1,19 @@
 """Verbs for a model folder: fill its masks, bring it in, hand it out, say what it is."""
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli import printable
+from bertkit.cli.answers import add_json, answer, json_lines
 from bertkit.hf.folder import check_named, resolve
 
 if TYPE_CHECKING:
     from bertkit.evaluate.fill import Filled
+    from bertkit.hf.info import Info
 
 Run = Callable[[Namespace], int | None]
 
@@ -26,7 +28,7 @@ def fill(parser: ArgumentParser) -> Run:
         choices=("left-to-right", "easiest-first"),
         help="which mask is filled first where there are several (default: left-to-right)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_json(parser, "one JSON object a line, a line for each text,")
     return _fill
 
 
@@ -45,7 +47,7 @@ def export(parser: ArgumentParser) -> Run:
 def info(parser: ArgumentParser) -> Run:
     parser.add_argument("folder", help="model folder")
     parser.add_argument("--seq-len", type=int, metavar="N", help="sequence length to count operations at")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_json(parser)
     return _info
 
 
@@ -62,34 +64,32 @@ def _fill(arguments: Namespace) -> int:
 
     fill_mask = FillMask(arguments.model)
     status = 0
-    for number, line in _numbered(arguments.text):
-        try:
-            text = line.decode("utf-8") if isinstance(line, bytes) else line
-            filled = fill_mask(text, top_k=arguments.top_k, order=arguments.order)
-        except ValueError as error:
-            if number is None:
-                raise
-            # One bad line of many does not stop the rest.
-            print(f"bertkit: standard input, line {number}: {printable(str(error))}", file=sys.stderr)
-            status = 2
-            continue
-        if arguments.json:
+    with json_lines(arguments.json) as answer_line:
+        for number, line in _numbered(arguments.text):
+            try:
+                text = line.decode("utf-8") if isinstance(line, bytes) else line
+                filled = fill_mask(text, top_k=arguments.top_k, order=arguments.order)
+            except ValueError as error:
+                if number is None:
+                    raise
+                # One bad line of many does not stop the rest.
+                print(f"bertkit: standard input, line {number}: {printable(str(error))}", file=sys.stderr)
+                status = 2
+                continue
             masks = [[candidate._asdict() for candidate in candidates] for candidates in filled.masks]
-            print(json.dumps({"text": text, "filled": filled.text, "masks": masks}, ensure_ascii=False))
-        else:
-            _show(filled)
-        # Whoever sends lines through a pipe may wait for each answer.
-        sys.stdout.flush()
+            answer_line({"text": text, "filled": filled.text, "masks": masks}, partial(_show_filled, filled))
     return status
 
 
-def _show(filled: "Filled") -> None:
+def _show_filled(filled: "Filled") -> None:
     print(printable(filled.text))
     for number, candidates in enumerate(filled.masks, start=1):
         if len(filled.masks) > 1:
             print(f"  mask {number}")
         for candidate in candidates:
             print(f"  {candidate.probability:7.2%}  {printable(candidate.token)}")
+    # Whoever sends lines through a pipe may wait for each answer.
+    sys.stdout.flush()
 
 
 def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
@@ -129,10 +129,11 @@ def _info(arguments: Namespace) -> None:
     from bertkit.hf.info import describe
 
     found = describe(arguments.folder, arguments.seq_len)
-    if arguments.json:
-        values = asdict(found) | {"num_parameters": found.num_parameters, "memory": found.memory}
-        print(json.dumps(values, ensure_ascii=False))
-        return
+    facts = asdict(found) | {"num_parameters": found.num_parameters, "memory": found.memory}
+    answer(arguments.json, facts, lambda: _show_info(found))
+
+
+def _show_info(found: "Info") -> None:
     config = found.config
     print(
         f"{found.architecture}: {config.num_hidden_layers} layers, width {config.hidden_size}, "

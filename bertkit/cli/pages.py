@@ -1,4 +1,4 @@
-"""The verbs `report` and `attention`: a run or a model enters, a page to look at leaves."""
+"""The verbs `report` and `attention`: each writes a page, beside what it shows unless told otherwise."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -13,7 +13,7 @@ def report(parser: ArgumentParser) -> Run:
         "--out",
         type=Path,
         metavar="FILE",
-        help="page to write (default: report.html in the run's folder, or here for several runs)",
+        help="page to write (default: report.html in the folder of the run, or in the one that holds all the runs)",
     )
     return _report
 
@@ -24,9 +24,8 @@ def attention(parser: ArgumentParser) -> Run:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("attention.html"),
         metavar="FILE",
-        help="page to write (default: attention.html)",
+        help="page to write (default: attention.html in the folder that --model names, here if it is downloaded)",
     )
     return _attention
 
@@ -41,7 +40,8 @@ def _attention(arguments: Namespace) -> None:
     from bertkit.hf.folder import check_named
 
     check_named(arguments.model)
+    folder = Path() if arguments.model.startswith("hf:") else Path(arguments.model)
 
     from bertkit.report.attention_page import write_attention_page
 
-    print(write_attention_page(arguments.model, arguments.text, arguments.out))
+    print(write_attention_page(arguments.model, arguments.text, arguments.out or folder / "attention.html"))

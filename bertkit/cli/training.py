@@ -8,6 +8,8 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bertkit.cli.answers import add_json, answer
+
 if TYPE_CHECKING:
     from bertkit.config.fields import Entry
     from bertkit.config.recipe import Verb
@@ -43,7 +45,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 
     parser.add_argument("model", metavar="MODEL", help="folder of a model or of a run, or hf:NAME to download one")
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="text files, folders, globs or hf:NAME")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    add_json(parser)
     add_flags(parser, EvaluateConfig)
 
     def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +59,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
         from bertkit.evaluate.folder import evaluate_folder, print_scores
 
         scores = evaluate_folder(arguments.model, arguments.corpus, config)
-        print_scores(scores, as_json=arguments.json)
+        answer(arguments.json, scores, lambda: print_scores(scores))
         return 0
 
     return run

@@ -116,7 +116,7 @@ def _prepare_and_inspect(console: Console, recipe: Recipe) -> None:
     console.print(f"{inputs.tokenizer.vocab_size:,} tokens in the vocabulary, {len(inputs.train):,} rows")
 
     _stage(console, 3, "Look at the masks before training on them.", "masks")
-    inspect_rows(rows_from_shards(inputs.train.folder, 500), recipe.mask, seed=recipe.run.seed, epoch=0, show=1)
+    inspect_rows(rows_from_shards(inputs.train.folder, 500), recipe.mask, seed=recipe.run.seed, epoch=0, show=1).print()
 
 
 def _pretrain(console: Console, recipe: Recipe) -> int:

@@ -1,6 +1,5 @@
 """A model folder and a corpus enter; masked-token scores and pseudo-perplexity leave."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -59,11 +58,8 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
     return scores
 
 
-def print_scores(scores: dict[str, Any], as_json: bool) -> None:
-    """A small table, or JSON."""
-    if as_json:
-        print(json.dumps(scores))
-        return
+def print_scores(scores: dict[str, Any]) -> None:
+    """A small table."""
     print(f"{'targets':<14}{'count':>10}{'loss':>10}{'accuracy':>10}")
     for name, row in {"all": scores, **scores["buckets"]}.items():
         print(f"{name.replace('_', ' '):<14}{row['targets']:>10,}{row['loss']:>10.4f}{row['accuracy']:>10.1%}")

@@ -1,11 +1,11 @@
-"""Rows and a mask setting enter; the rows before and after, in colour, and the measured rates are shown."""
+"""Mask some rows as a run would, and show them before and after, with the measured rates."""
 
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -17,7 +17,7 @@ from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.masking import KEPT, MASKED, RANDOM
-from data_pipelines.masks.statistics import MaskStatistics
+from data_pipelines.masks.statistics import MaskRate, MaskStatistics
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import open_rows
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
@@ -37,6 +37,43 @@ class Inspected(NamedTuple):
     row_ids: np.ndarray
     gather: Callable[[np.ndarray], RowBatch]
     """Reads some of the rows."""
+
+
+class Inspection(NamedTuple):
+    """What masking did to the rows."""
+
+    shown: list[Text]
+    """The first rows, before and after."""
+    step: int
+    """The step that the rows and rates are of."""
+    seen: MaskStatistics
+    rates: list[MaskRate]
+    schedule: dict[int, MaskRate]
+    """Of a rate that changes: the share selected at some steps."""
+
+    def print(self) -> None:
+        console = Console(highlight=False, soft_wrap=True)
+        for row in self.shown:
+            console.print(row, end="\n\n")
+        legend = Text("was→[MASK]", _STYLES[MASKED]) + Text("  ") + Text("was~→random", _STYLES[RANDOM]) + Text("  ")
+        console.print(legend + Text("=kept", _STYLES[KEPT]))
+        console.print(_table(f"measured on {self.seen.rows:,} rows, {self.seen.tokens:,} tokens", self.rates))
+        if self.schedule:
+            console.print(_table("the mask rate by step", list(self.schedule.values())))
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, for programs."""
+        rates = [asdict(rate) | {"share": rate.share} for rate in self.rates]
+        schedule = [
+            {"step": step, "share": rate.share, "expected": rate.expected} for step, rate in self.schedule.items()
+        ]
+        return {
+            "rows": self.seen.rows,
+            "tokens": self.seen.tokens,
+            "step": self.step,
+            "rates": rates,
+            "schedule": schedule,
+        }
 
 
 def rows_from_shards(folder: Path, sample: int) -> Inspected:
@@ -73,11 +110,11 @@ def inspect_rows(
     step: int = 0,
     total_steps: int = 0,
     progress: AbstractContextManager[Update] | None = None,
-) -> None:
-    """Mask the rows as a run of this seed does in this epoch at this step, and print what happened.
+) -> Inspection:
+    """Mask the rows as a run of this seed does in this epoch at this step.
 
-    A rate that changes is shown at five steps from the first to the last of `total_steps`, too. `progress` is told how
-    many rows were masked, of how many.
+    A rate that changes is measured at five steps from the first to the last of `total_steps`, too. `progress` is told
+    how many rows were masked, of how many.
     """
     collator = MaskingCollator.from_config(
         source.tokenizer, config, seed=seed, total_steps=total_steps, layout="packed", return_tensors="np"
@@ -103,16 +140,17 @@ def inspect_rows(
             done = sum(seen.rows for seen in seen_at.values())
             update(done, num_rows * len(steps), f"{done:,} rows")
 
-    console = Console(highlight=False, soft_wrap=True)
+    shown: list[Text] = []
     if show:
         rows, batch = masked(source.row_ids[:show], step)
-        for row in range(len(rows.row_starts) - 1):
-            console.print(_row_text(source.tokenizer, rows, batch, row), end="\n\n")
-    legend = Text("was→[MASK]", _STYLES[MASKED]) + Text("  ") + Text("was~→random", _STYLES[RANDOM]) + Text("  ")
-    console.print(legend + Text("=kept", _STYLES[KEPT]))
-    console.print(_table(seen_at[step], config_at(step), len(vocabulary.drawable)))
+        shown = [_row_text(source.tokenizer, rows, batch, row) for row in range(len(rows.row_starts) - 1)]
+    rates = seen_at[step].rates(config_at(step), len(vocabulary.drawable))
+    schedule = {}
     if config.final_rate is not None:
-        console.print(_schedule(step, [(then, seen, config_at(then)) for then, seen in seen_at.items()]))
+        for then, seen in seen_at.items():
+            name = f"step {then:,}" + (", shown above" if then == step else "")
+            schedule[then] = MaskRate(name, seen.selected, seen.maskable, config_at(then).rate)
+    return Inspection(shown, step, seen_at[step], rates, schedule)
 
 
 def _row_text(tokenizer: Tokenizer, rows: RowBatch, batch: PackedBatch, row: int) -> Text:
@@ -133,23 +171,12 @@ def _row_text(tokenizer: Tokenizer, rows: RowBatch, batch: PackedBatch, row: int
     return line
 
 
-def _table(seen: MaskStatistics, config: MaskConfig, drawable: int) -> Table:
-    table = Table(title=f"measured on {seen.rows:,} rows, {seen.tokens:,} tokens", title_justify="left")
+def _table(title: str, rates: list[MaskRate]) -> Table:
+    table = Table(title=title, title_justify="left")
     for name in ("", "count", "share", "expected"):
         table.add_column(name, justify="left" if not name else "right")
-    for rate in seen.rates(config, drawable):
+    for rate in rates:
         table.add_row(rate.name, f"{rate.count:,}", f"{rate.share:.2%}", _expected(rate.expected))
-    return table
-
-
-def _schedule(shown: int, seen_at: list[tuple[int, MaskStatistics, MaskConfig]]) -> Table:
-    """The share of the maskable tokens that is selected at each step, `shown` being the step of the rows above."""
-    table = Table(title="the mask rate by step", title_justify="left")
-    for name in ("step", "selected", "expected", ""):
-        table.add_column(name, justify="right" if name else "left")
-    for step, seen, config in seen_at:
-        share = seen.selected / max(seen.maskable, 1)
-        table.add_row(f"{step:,}", f"{share:.2%}", _expected(config.rate), "shown above" if step == shown else "")
     return table
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.report.markup import Html, join, tag
+from data_pipelines.durable import replace_file
 
 
 def document(title: str, body: Html, data: Any, scripts: list[str]) -> str:
@@ -50,21 +51,31 @@ def document(title: str, body: Html, data: Any, scripts: list[str]) -> str:
 
 def embedded_json(data: Any) -> str:
     """JSON that can stand inside a script element: no `<` that could end it, no NaN that no browser reads."""
-    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
+def finite(value: Any) -> Any:
+    """JSON has no word for what is not finite; null says that there is no number."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
 def write_page(path: Path, page: str) -> None:
-    """Whole or not at all: a page that is open in a browser is never found half written."""
+    """Whole or not at all: a page that is open in a browser is never found half written. No link is followed, since
+    a page may stand in the folder of a stranger's model."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name the file to write the page to")
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".new")
     # A lone surrogate can come out of a JSON file, and cannot be written.
-    unfinished.write_text(page, encoding="utf-8", errors="replace")
-    unfinished.replace(path)
+    replace_file(path, page.encode(errors="replace"))
 
 
 def section(title: str, *children: Any, id: str) -> Html:
@@ -77,16 +88,6 @@ def _asset(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 _ICON = (

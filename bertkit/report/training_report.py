@@ -24,9 +24,11 @@ _CLOSING, _OPENING = set(".,;:!?)]}%"), set("([{")
 
 
 def write_report(folders: list[Path], out: Path | None = None) -> Path:
-    """Write the page and return where it is: in the folder of a single run, if nobody says where."""
+    """Write the page and return where it is: in the run's folder, or in the one that holds all runs, or as told."""
     runs = read_runs(folders)
-    path = out or (runs[0].folder if len(runs) == 1 else Path()) / "report.html"
+    parents = {run.folder.parent for run in runs}
+    beside = runs[0].folder if len(runs) == 1 else parents.pop() if len(parents) == 1 else Path()
+    path = out or beside / "report.html"
     write_page(path, training_report(runs))
     return path
 

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,11 @@ class Diagnosis:
     @property
     def share_used(self) -> float:
         return self.num_used / max(self.num_ordinary, 1)
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        shares = ("unknown_rate", "pieces_per_word", "bytes_per_token", "share_used")
+        return asdict(self) | {name: getattr(self, name) for name in shares}
 
 
 def examine(tokenizer: Tokenizer, texts: Iterable[str]) -> Diagnosis:

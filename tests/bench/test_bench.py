@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bertkit.bench import growth, load, machine, race, step
-from bertkit.bench.measure import JSON_KEYS, Row, Timing, compare, print_table, write_rows
+from bertkit.bench.measure import JSON_KEYS, Row, Timing, compare, facts_of, print_table
 from bertkit.bench.step import Workload, check_same_loss
 from bertkit.cli import main
 from bertkit.cli.bench import WORKLOADS, parse_amount
@@ -42,10 +42,9 @@ def said(capsys, *argv) -> str:
     return capsys.readouterr().err
 
 
-def test_a_program_gets_exactly_the_agreed_keys(tmp_path):
+def test_a_program_gets_exactly_the_agreed_keys():
     row = Row(workload="w", ours=2.0, theirs=1.0, ratio=2.0, unit="x/s", spread=0.1, input_stall=0.5)
-    write_rows([row], tmp_path / "rows.json")
-    (read,) = json.loads((tmp_path / "rows.json").read_text())
+    (read,) = facts_of([row])
     assert read == {
         "workload": "w", "ours": 2.0, "theirs": 1.0, "ratio": 2.0, "unit": "x/s",
         "share_of_peak": None, "peak_memory_mb": None,
@@ -124,7 +123,7 @@ def test_all_is_every_workload_in_turn(monkeypatch, tmp_path):
     assert options["race"] == options["prepare"] == {"corpus": str(text)}
     assert options["growth"] == {"sizes": [1.0, 2000.0]}
     assert options["step"] == {}
-    assert [row["workload"] for row in json.loads(rows.read_text())] == list(WORKLOADS)
+    assert [row["workload"] for row in json.loads(rows.read_text())["rows"]] == list(WORKLOADS)
 
 
 def test_sides_that_do_not_compute_the_same_are_not_compared():

@@ -25,7 +25,7 @@ def tiny(monkeypatch):
 
 def measured(tmp_path, *argv) -> list[dict]:
     assert main(["bench", *argv, "--quick", "--json", str(tmp_path / "rows.json")]) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
     for row in rows:
         assert tuple(row) == JSON_KEYS
         assert row["ours"] > 0

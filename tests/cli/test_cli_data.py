@@ -146,13 +146,13 @@ def test_a_part_inside_a_finished_set_is_refused(home, tmp_path, capsys):
     assert not list((tmp_path / "data").glob("part-*"))
 
 
-def test_an_interrupted_preparation_says_how_to_go_on(home, tmp_path, monkeypatch, capsys):
+def test_an_interrupted_preparation_says_how_to_resume(home, tmp_path, monkeypatch, capsys):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "_fill", interrupt)
     assert main(["prepare", *sources(home), "--out", str(tmp_path / "data")]) == 130
-    assert "interrupted; the same command goes on" in capsys.readouterr().err
+    assert "interrupted; the same command resumes" in capsys.readouterr().err
 
 
 def test_the_share_of_unknown_tokens_is_shown_and_warned_of(home, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """inspect-masks shows the same story from shards and from texts, and leaves plain text in a pipe."""
 
+import json
 import os
 import re
 import subprocess
@@ -74,13 +75,15 @@ def test_a_changing_rate_is_shown_at_its_steps(home, capsys):
     schedule = ["--rate", "0.6", "--final-rate", "0.2", "--steps", "1000"]
     main(["inspect-masks", "--data", str(home / "data"), *schedule, "--step", "400", "--show", "0"])
     shown = capsys.readouterr().out
-    found = re.findall(r"([\d,]+) *│ *([\d.]+)% *│ *([\d.]+)% *│ *(shown above)?", shown[shown.index("by step") :])
-    assert [(step, float(expected)) for step, _, expected, _ in found] == [
-        ("0", 60.0), ("250", 50.0), ("400", 44.0), ("500", 40.0), ("750", 30.0), ("1,000", 20.0)
-    ]  # fmt: skip
-    assert all(abs(float(selected) - float(expected)) < 5 for _, selected, expected, _ in found)
-    assert [step for step, *_, above in found if above] == ["400"]
+    steps = {0: 0.6, 250: 0.5, 400: 0.44, 500: 0.4, 750: 0.3, 1000: 0.2}
+    for step, expected in steps.items():
+        assert re.search(rf"step {step:,}\b.*│ *{expected:.2%}", shown)
     assert "44.00%" in shown[: shown.index("by step")]  # what the rows above were masked with
+    main(["inspect-masks", "--data", str(home / "data"), *schedule, "--step", "400", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert {entry["step"]: pytest.approx(entry["expected"]) for entry in facts["schedule"]} == steps
+    assert all(abs(entry["share"] - entry["expected"]) < 0.05 for entry in facts["schedule"])
+    assert facts["rates"][0]["expected"] == pytest.approx(0.44)
 
 
 def test_the_rows_are_those_of_the_shards_under_their_own_numbers(home):

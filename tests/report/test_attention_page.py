@@ -46,6 +46,14 @@ def page(model, tmp_path_factory):
     return path
 
 
+def test_the_page_lies_beside_the_model_unless_told_otherwise(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["attention", "--model", str(model), "anna paints"]) == 0
+    assert capsys.readouterr().out.strip() == str(model / "attention.html")
+    assert (model / "attention.html").is_file()
+    assert not list(tmp_path.iterdir())
+
+
 def test_heads_that_look_at_themselves_and_everywhere():
     """Head 0 looks at its own token, head 1 at all three alike."""
     weights_HTT = torch.stack([torch.eye(3), torch.full((3, 3), 1 / 3)]).double()

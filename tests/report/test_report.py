@@ -18,7 +18,7 @@ from bertkit.report.curves import LEARNING, MOST_POINTS, chart_data, thinned, wr
 from bertkit.report.markup import Html, tag
 from bertkit.report.page import embedded_json, write_page
 from bertkit.report.runs import read_runs
-from bertkit.report.training_report import training_report
+from bertkit.report.training_report import training_report, write_report
 
 torch.set_num_threads(1)
 
@@ -253,6 +253,24 @@ def test_a_report_lies_in_its_run_and_is_replaced(tmp_path, capsys):
         assert main(["report", str(folder)]) == 0
         assert capsys.readouterr().out.strip() == str(folder / "report.html")
     assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "report.html"]
+
+
+def test_several_runs_have_their_report_beside_them(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    one, other, far = (write_run(tmp_path / name, []) for name in ("runs/one", "runs/other", "far/run"))
+    assert write_report([one, other]).resolve() == tmp_path / "runs" / "report.html"
+    assert write_report([one, far]).resolve() == tmp_path / "here" / "report.html"
+    assert write_report([one, far], tmp_path / "told.html") == tmp_path / "told.html"
+
+
+def test_no_link_is_followed_where_a_page_is_written(tmp_path):
+    run = write_run(tmp_path / "run", [])
+    (tmp_path / "precious").write_text("mine")
+    for name in ("report.html", ".report.html.tmp", "report.html.new"):
+        (run / name).symlink_to(tmp_path / "precious")
+    assert write_report([run]).read_text().startswith("<!doctype html>")
+    assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_runs_of_different_tasks_are_told_apart(tmp_path):
