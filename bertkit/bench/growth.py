@@ -23,7 +23,7 @@ from bertkit.bench.load import prepared
 from bertkit.bench.measure import Row, announce, apart, compare, interleaved
 from bertkit.bench.step import Workload, make_batch, our_step
 from bertkit.config.recipe import Recipe, read_recipe
-from bertkit.run.process import make_ready
+from bertkit.cpu import make_ready
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
@@ -159,9 +159,10 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
     """A run on prepared text: to its first batch, then some steps."""
     from bertkit.pretrain.build import build_model
     from bertkit.pretrain.inputs import prepare_inputs
+    from bertkit.run.loop import StepRules, run_steps
     from bertkit.run.optim import build_optimizers
     from bertkit.run.ranks import start_accelerator, wrap
-    from bertkit.run.step import train_step
+    from bertkit.run.state import LoopState
 
     make_ready()
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
@@ -169,8 +170,7 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
         start = time.perf_counter()
         inputs = prepare_inputs(recipe, loud=False)
         bare = build_model(recipe, inputs)
-        model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
-        model.train()
+        trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
         inputs.train.token_counts()
         plan = Plan(len(inputs.train), recipe.train.global_batch, recipe.run.seed)
         collator = MaskingCollator.from_config(inputs.tokenizer, recipe.mask, seed=recipe.run.seed, layout="packed")
@@ -184,10 +184,11 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
         )
         first = next(steps)
         start_seconds = time.perf_counter() - start
-        num_tokens, start = 0, time.perf_counter()
-        for step, batches in itertools.chain([first], steps):
-            num_tokens += train_step(model, optimizers, batches, accelerator, seed=0, step=step).num_tokens
-        speed = num_tokens / (time.perf_counter() - start)
+        state = LoopState()
+        rules = StepRules(total_steps=_TRAINED_STEPS, seed=0, optim=recipe.optim, train=recipe.train)
+        for _ in run_steps(trainable, itertools.chain([first], steps), state, rules):
+            pass
+        speed = state.tokens / state.seconds
     return {"start_seconds": start_seconds, "tokens_per_second": speed, "train_mb": memory.most}
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.bench.step import Workload, our_step
-from bertkit.run.process import make_ready
+from bertkit.cpu import make_ready
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig

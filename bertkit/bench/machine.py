@@ -101,10 +101,10 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
     import torch
 
     from bertkit.bench.measure import interleaved
+    from bertkit.cpu import make_ready
     from bertkit.model import MaskedLM, build_encoder
     from bertkit.run.optim import build_optimizers
     from bertkit.run.peak import count_flops, measure_peak
-    from bertkit.run.process import make_ready
     from bertkit.run.ranks import start_accelerator, wrap
     from bertkit.run.step import accumulate_gradients
     from data_pipelines.masks.collator import MaskingCollator
@@ -119,8 +119,7 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
     accelerator = start_accelerator(rows_folder, precision, [])
     bare = MaskedLM(build_encoder(_config(recipe)))
     flops, peak = count_flops(bare), measure_peak(accelerator.device, precision)
-    model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
-    model.train()
+    model, optimizers, _ = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
     row_seconds = flops(recipe.data.seq_len, int(recipe.mask.rate * recipe.data.seq_len)) / (peak / 2)
     affordable = int((_BATCH_SECONDS / 8 if quick else _BATCH_SECONDS) / row_seconds)
     num_rows = max(1, min(recipe.train.micro_batch, affordable))

@@ -24,15 +24,16 @@ from torch import Tensor
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce
 from bertkit.config.recipe import Recipe, read_recipe
+from bertkit.cpu import keep_freed_memory
 from bertkit.evaluate.held_out import MASK_SEED, HeldOut
 from bertkit.pretrain.budget import decide_steps
 from bertkit.pretrain.build import build_model, warm_start
 from bertkit.pretrain.inputs import Inputs, prepare_inputs
-from bertkit.run.optim import build_optimizers, set_lr
-from bertkit.run.process import keep_freed_memory
+from bertkit.run.loop import StepRules, run_steps
+from bertkit.run.optim import build_optimizers
 from bertkit.run.ranks import start_accelerator, wrap
-from bertkit.run.schedule import batch_stages, lr_share
-from bertkit.run.step import train_step
+from bertkit.run.schedule import batch_stages
+from bertkit.run.state import LoopState
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
@@ -110,9 +111,8 @@ def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
     bare = build_model(recipe, inputs)
     start_seconds = warm_start(bare, recipe, inputs)
-    model, optimizers = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
-    model.train()
-    total_steps = decide_steps(recipe, inputs, model, optimizers, accelerator, start_seconds)
+    trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+    total_steps = decide_steps(recipe, inputs, trainable, start_seconds)
     held_out = HeldOut(
         inputs.validation,
         inputs.tokenizer,
@@ -125,31 +125,20 @@ def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
     collator = MaskingCollator.from_config(
         inputs.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
     )
-    steps = load_steps(
+    batches_of_steps = load_steps(
         inputs.train, plan, collator, first_step=0, last_step=total_steps, micro_batch=recipe.train.micro_batch
     )
-    finish = Finish(math.inf, 0.0, 0)
-    for step, batches in steps:
-        set_lr(optimizers, lr_share(step, total_steps, recipe.optim))
-        train_step(
-            model,
-            optimizers,
-            batches,
-            accelerator,
-            seed=recipe.run.seed,
-            step=step,
-            clip_norm=recipe.train.clip_norm,
-        )
-        done = step + 1
-        if done % race.ask_every == 0 or done == total_steps:
-            seconds = finish.seconds + time.perf_counter() - start
-            scores = held_out.scores(model, accelerator)
+    rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
+    state = LoopState(seconds=time.perf_counter() - start)
+    loss = math.inf
+    for _ in run_steps(trainable, batches_of_steps, state, rules):
+        if state.step % race.ask_every == 0 or state.step == total_steps:
+            scores = held_out.scores(trainable.model, accelerator)
             assert scores is not None
-            finish = Finish(scores["loss"], seconds, done)
-            if finish.loss <= goal:
+            loss = scores["loss"]
+            if loss <= goal:
                 break
-            start = time.perf_counter()
-    return finish
+    return Finish(loss, state.seconds, state.step)
 
 
 def run_theirs(inputs: Inputs, race: Race) -> Finish:

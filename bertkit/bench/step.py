@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from bertkit.bench.measure import Row, announce, apart, compare, interleaved, most_memory
+from bertkit.cpu import keep_freed_memory
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder, pack
 from bertkit.model.config import EncoderConfig
 from bertkit.run.peak import step_flops
-from bertkit.run.process import keep_freed_memory
 from data_pipelines.masks.batch import PackedBatch
 
 

@@ -8,11 +8,11 @@ from accelerate import Accelerator
 
 import bertkit
 from bertkit.config.sections import EvaluateConfig
+from bertkit.cpu import make_ready
 from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
 from bertkit.hf.folder import resolve
 from bertkit.model import MaskedLM
-from bertkit.run.process import make_ready
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows

@@ -18,9 +18,8 @@ from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.scoring import baseline_scores, looked_at, main_score, scores_of
 from bertkit.run.export import export_model, write_folder
 from bertkit.run.folder import EXPORT
-from bertkit.run.log import Watch
-from bertkit.run.loop_state import Progress
-from bertkit.run.state import gather_state, restore_state
+from bertkit.run.log import RunLog
+from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
 
 SCORES = "scores.json"
@@ -40,18 +39,18 @@ def finish_seed(
     recipe: FinetuneRecipe,
     inputs: Inputs,
     seed: int,
-    progress: Progress,
+    state: LoopState,
     model: nn.Module,
     accelerator: Accelerator,
-    watch: Watch,
+    log: RunLog,
 ) -> None:
     """Score the chosen weights on dev and test, look at the mistakes, write the export and then the scores."""
-    found: dict[str, Any] = {"seed": seed, "step": progress.best_step or progress.step, "seconds": progress.seconds}
+    found: dict[str, Any] = {"seed": seed, "step": state.best_step or state.step, "seconds": state.seconds}
     for part in ("dev", "test"):
         if inputs.rows[part]:
             scores, predicted = evaluate(recipe, inputs, part, model, accelerator)
             found[part] = scores | looked_at(inputs.sentences(part), predicted, recipe.eval.worst)
-            watch.record(f"best_{part}", found["step"], scores, f"best: {score_sentence(found['step'], part, scores)}")
+            log.record(f"best_{part}", found["step"], scores, f"best: {score_sentence(found['step'], part, scores)}")
     weights = gather_state(model, ())
     if accelerator.is_main_process:
         trained = Learner(inputs.start.build(seed), None)

@@ -1,4 +1,4 @@
-"""Tensors and JSON enter, a checkpoint that is complete or absent leaves, and the newest whole one comes back.
+"""Checkpoints, complete or absent: how a run saves and resumes, on every rank or on none.
 
 A checkpoint is a folder `step-00000120` of safetensors files, `state.json`, and `manifest.json` with the sha256 of
 each. It is written under another name, synced, renamed, and only then are older ones pruned. No pickle anywhere.
@@ -10,6 +10,7 @@ import logging
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,11 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from bertkit.config.fields import build
+from bertkit.run.folder import CHECKPOINTS
+from bertkit.run.log import cut_metrics
+from bertkit.run.ranks import Trainable, agree_on
+from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
 
 log = logging.getLogger("bertkit")
@@ -24,6 +30,36 @@ log = logging.getLogger("bertkit")
 _FOLDER = re.compile(r"step-(\d{8,})")
 _FILE = re.compile(r"[a-z]+\.safetensors|state\.json")
 _SPARE_BYTES = 2**20
+
+
+def resume(folder: Path, trainable: Trainable, start: LoopState) -> LoopState:
+    """Load the newest whole checkpoint of a run into model and optimizers, the same on every rank, and return the
+    state of its loop; `start` where there is no checkpoint yet."""
+    checkpoint = load_newest(folder / CHECKPOINTS)
+    step = 0 if checkpoint is None else checkpoint.step
+    if agree_on(trainable.accelerator, step) != step:
+        raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must lie on a disk all share")
+    if trainable.accelerator.is_main_process:
+        cut_metrics(folder, step)
+    if checkpoint is None:
+        return start
+    restore_state(trainable.model, trainable.optimizers, checkpoint.tensors)
+    return build(LoopState, checkpoint.state)
+
+
+def save(folder: Path, state: LoopState, trainable: Trainable, keep: int) -> None:
+    """Write a checkpoint of a run on the first rank; if that fails, every rank fails with the same words."""
+    tensors = gather_state(trainable.model, trainable.optimizers)
+    problem = ""
+    if trainable.accelerator.is_main_process:
+        checkpoint = Checkpoint(state.step, tensors, asdict(state))
+        try:
+            save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, best_step=state.best_step)
+        except OSError as error:
+            problem = str(error)
+    problem = agree_on(trainable.accelerator, problem)
+    if problem:
+        raise OSError(problem)
 
 
 class Checkpoint(NamedTuple):

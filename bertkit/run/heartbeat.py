@@ -1,8 +1,8 @@
-"""Ranks that have not met yet: each tells the others that it lives, so that none waits for one that was killed.
+"""A heartbeat between ranks that are not connected yet, so that none waits for one that was killed.
 
-Once they have met, a broken connection tells. Before, while text is prepared for hours or for no time, nothing would:
-torch waits half an hour for a rank that never comes. A launcher such as torchrun ends the others itself, so then
-there is nothing to do here.
+Once they are connected, a broken connection reports a lost rank. Before that, while text is prepared for hours or for
+no time, nothing would: torch waits half an hour for a rank that never comes. A launcher such as torchrun ends the
+other ranks itself, so under one there is nothing to do here.
 """
 
 import contextlib
@@ -18,22 +18,22 @@ import torch.distributed
 from bertkit.run.folder import num_launched
 
 SILENT_BEATS = 40
-"""A rank is gone when it was not heard for so many of our own beats. Ranks are started together, so this is also how
-long one may take to arrive."""
+"""A rank is lost when it was silent for so many of our own beats. Ranks are started together, so this is also how long
+one may take to appear."""
 _SECONDS = 1.0
 _ANSWER_SECONDS = 10.0
-"""How long a living rank 0 may take to answer."""
+"""Seconds that rank 0 may take to answer."""
 
 
-class Company(contextlib.AbstractContextManager):
-    """From its start until `met` is called, a rank ends when another one is gone. Alone, it does nothing."""
+class RankHeartbeat(contextlib.AbstractContextManager):
+    """Until `connected` is called, a rank exits when another one is lost. Alone, it does nothing."""
 
     def __init__(self) -> None:
         self._rank, self._ranks = int(os.environ.get("RANK", "0")), num_launched()
         self._watching, self._ended = True, threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> "Company":
+    def __enter__(self) -> "RankHeartbeat":
         if self._ranks > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:
             try:
                 store = self._connect()
@@ -41,7 +41,7 @@ class Company(contextlib.AbstractContextManager):
                 raise OSError(
                     f"rank 0 did not appear within {SILENT_BEATS} seconds; start all ranks together"
                 ) from None
-            self._thread = threading.Thread(target=self._live, args=(store,), daemon=True)
+            self._thread = threading.Thread(target=self._beat, args=(store,), daemon=True)
             self._thread.start()
         return self
 
@@ -51,8 +51,8 @@ class Company(contextlib.AbstractContextManager):
             # A thread that still asks the store while Python ends would hold the lock that closing the store waits for.
             self._thread.join(_SECONDS * 5)
 
-    def met(self) -> None:
-        """All are connected: from now on that tells."""
+    def connected(self) -> None:
+        """All ranks are connected; a broken connection now reports a lost rank."""
         self._watching = False
 
     def _connect(self) -> torch.distributed.TCPStore:
@@ -70,11 +70,11 @@ class Company(contextlib.AbstractContextManager):
             multi_tenant=True,
         )
 
-    def _live(self, store: torch.distributed.TCPStore) -> None:
-        """Beats are counted, not timed: a machine that sleeps must not wake to ranks declared dead."""
+    def _beat(self, store: torch.distributed.TCPStore) -> None:
+        """Beats are counted, not timed: a machine that was suspended must not wake up and declare ranks dead."""
         others = [rank for rank in range(self._ranks) if rank != self._rank]
         heard, silent = dict.fromkeys(others, 0), dict.fromkeys(others, 0)
-        left = SILENT_BEATS  # after the meeting, for those that have not noticed it yet
+        left = SILENT_BEATS  # beats after connecting, for ranks that are still connecting
         while left and not self._ended.wait(_SECONDS):
             try:
                 store.add(f"bertkit/{self._rank}", 1)
@@ -87,11 +87,11 @@ class Company(contextlib.AbstractContextManager):
             if not self._watching:
                 left -= 1
             elif max(silent.values()) > SILENT_BEATS:
-                _end(max(silent, key=silent.__getitem__))
+                _exit(max(silent, key=silent.__getitem__))
 
 
 def _wait_for(address: str, port: int) -> None:
-    """Return once somebody listens there. Torch would wait, too, but then sleep for a while and wait again."""
+    """Return once somebody listens there. Torch would wait as well, but with long pauses between its attempts."""
     deadline = time.monotonic() + SILENT_BEATS * _SECONDS
     while True:
         try:
@@ -103,8 +103,8 @@ def _wait_for(address: str, port: int) -> None:
         time.sleep(_SECONDS / 4)
 
 
-def _end(gone: int) -> None:
-    """The main thread may be deep inside torch and cannot be told. This is a kill, and everything bears one."""
-    print(f"bertkit: rank {gone} is gone before the ranks could meet; its own output says why", file=sys.stderr)
+def _exit(lost: int) -> None:
+    """Exits at once, as the main thread may be deep inside torch; every file on disk survives a kill."""
+    print(f"bertkit: rank {lost} was lost before the ranks were connected; its own output says why", file=sys.stderr)
     sys.stderr.flush()
     os._exit(1)

@@ -1,78 +1,42 @@
-"""Results of steps enter; a live line, metrics.jsonl, trackers and a word of advice leave."""
+"""How a run goes, for people and programs: a live line, metrics.jsonl, trackers, and a word of advice."""
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from bertkit.run.advice import Adviser
+from bertkit.run.state import LoopState
 from bertkit.run.step import StepResult
 from data_pipelines import durable
 
-Item = TypeVar("Item")
 
-
-class Watch:
-    """Counts, measures and tells. On other ranks than the first it counts only (`folder` is None)."""
+class RunLog:
+    """Tells how a run goes, every `log_every` steps. On other ranks than the first it is silent (`folder` is None)."""
 
     def __init__(
         self,
         folder: Path | None,
+        state: LoopState,
         *,
-        first_step: int,
         total_steps: int,
         log_every: int,
-        seconds: float,
-        tokens: int,
-        flops: Callable[[int, int], float],
-        peak: float,
+        share_of_peak: Callable[[int, int, float], float],
         adviser: Adviser,
         track: Callable[[dict[str, Any], int], None],
     ):
-        self.seconds, self.tokens = seconds, tokens
-        self._folder, self._first_step, self._total_steps, self._log_every = (
-            folder,
-            first_step,
-            total_steps,
-            log_every,
-        )
-        self._flops, self._peak, self._adviser, self._track = flops, peak, adviser, track
-        self._seconds_before = seconds
-        self._line = _Line(total_steps, first_step) if folder is not None else None
-        self._mark = time.perf_counter()
+        """`share_of_peak` judges tokens, targets and seconds; `track` passes values of a step on to trackers."""
+        self._folder, self._state, self._total_steps, self._log_every = folder, state, total_steps, log_every
+        self._share_of_peak, self._adviser, self._track = share_of_peak, adviser, track
+        self._first_step, self._seconds_before = state.step, state.seconds
+        self._line = _Line(total_steps, state.step) if folder is not None else None
         self._empty_window()
 
-    def timed(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, with the time spent waiting for each."""
-        iterator = iter(items)
-        self._mark = time.perf_counter()
-        while True:
-            start = time.perf_counter()
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-            self._waited += time.perf_counter() - start
-            yield item
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Evaluation and saving are no training time."""
-        try:
-            yield
-        finally:
-            self._mark = time.perf_counter()
-
-    def step(self, step: int, result: StepResult, lr: float) -> None:
-        """Note a finished step; tell every log_every steps."""
-        now = time.perf_counter()
-        self._window_seconds += now - self._mark
-        self.seconds += now - self._mark
-        self._mark = now
-        self.tokens += result.num_tokens
+    def step(self, result: StepResult, lr: float, seconds: float, waited: float) -> None:
+        """Note a step that the state has counted: what it took, and how much of that it waited for its batches."""
+        self._window_seconds += seconds
+        self._waited += waited
         self._window_tokens += result.num_tokens
         self._window_targets += result.num_targets
         if result.applied:
@@ -80,8 +44,8 @@ class Watch:
             self._loss_targets += result.num_targets
         else:
             self._skipped += 1
-        done = step + 1
-        if done % self._log_every == 0 or done == self._total_steps or done == self._first_step + 1:
+        done = self._state.step
+        if done % self._log_every == 0 or done in (self._total_steps, self._first_step + 1):
             self._tell(done, result, lr)
             self._empty_window()
 
@@ -101,7 +65,7 @@ class Watch:
         if self._line is not None:
             self._line.say(text)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "RunLog":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -110,20 +74,20 @@ class Watch:
 
     def _tell(self, done: int, result: StepResult, lr: float) -> None:
         seconds = max(self._window_seconds, 1e-9)
-        speed = (self.seconds - self._seconds_before) / max(done - self._first_step, 1)
+        seconds_per_step = (self._state.seconds - self._seconds_before) / (done - self._first_step)
         values = {
             "loss": self._loss_sum / max(self._loss_targets, 1),
             "lr": lr,
             "grad_norm": result.grad_norm,
-            "tokens": self.tokens,
-            "seconds": round(self.seconds, 3),
+            "tokens": self._state.tokens,
+            "seconds": round(self._state.seconds, 3),
             "tokens_per_second": round(self._window_tokens / seconds, 1),
             "targets_share": round(self._window_targets / max(self._window_tokens, 1), 4),
-            "share_of_peak": round(self._flops(self._window_tokens, self._window_targets) / seconds / self._peak, 4),
+            "share_of_peak": round(self._share_of_peak(self._window_tokens, self._window_targets, seconds), 4),
             "input_stall": round(min(self._waited / seconds, 1.0), 4),
             "skipped": self._skipped,
         }
-        left = (self._total_steps - done) * speed
+        left = (self._total_steps - done) * seconds_per_step
         self.record("train", done, values)
         if self._line is not None:
             self._line.show(done, _sentence(done, self._total_steps, values, left))

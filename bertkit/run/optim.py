@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.config.sections import OptimConfig
-from bertkit.run.sharding import split_like, whole
+from bertkit.run.state import gather_full, shard_like
 
 # K matrices of one shape, R rows, C columns
 
@@ -92,12 +92,12 @@ class Muon(torch.optim.Optimizer):
                 state["momentum"] = torch.zeros_like(param)
             assert param.grad is not None
             state["momentum"].lerp_(param.grad, 1 - group["momentum"])
-            updates.append(whole(param.grad.lerp(state["momentum"], group["momentum"])))
+            updates.append(gather_full(param.grad.lerp(state["momentum"], group["momentum"])))
         orthogonal_KRC = orthogonalize(torch.stack(updates))
         size = 0.2 * max(params[0].shape) ** 0.5
         for param, update in zip(params, orthogonal_KRC, strict=True):
             param.mul_(1 - group["lr"] * group["weight_decay"])
-            param.add_(split_like(update, param), alpha=-group["lr"] * size)
+            param.add_(shard_like(update, param), alpha=-group["lr"] * size)
 
 
 def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:

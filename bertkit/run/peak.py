@@ -4,11 +4,20 @@ import time
 from collections.abc import Callable
 
 import torch
+from accelerate import Accelerator
 from torch import nn
 
 from bertkit.hf.info import forward_flops
 from bertkit.model.config import BertConfig, EncoderConfig
 from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
+
+
+def share_of_peak(
+    flops: Callable[[int, int], float], accelerator: Accelerator, precision: str
+) -> Callable[[int, int, float], float]:
+    """What share of this run's devices so many tokens and targets in so many seconds take, as a function of these."""
+    peak = measure_peak(accelerator.device, precision) * accelerator.num_processes
+    return lambda num_tokens, num_targets, seconds: flops(num_tokens, num_targets) / seconds / peak
 
 
 def measure_peak(device: torch.device, precision: str) -> float:

@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
@@ -25,8 +25,16 @@ _SUPPORTED = {
 }
 
 
+class Trainable(NamedTuple):
+    """A model with its optimizers, moved, sharded or replicated as the launcher wants it."""
+
+    model: nn.Module
+    optimizers: list[torch.optim.Optimizer]
+    accelerator: Accelerator
+
+
 def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Accelerator:
-    """Meet the other processes. The recipe decides precision; the launcher decides devices and sharding."""
+    """Connect to the other processes. The recipe decides precision; the launcher decides devices and sharding."""
     _check_trackers(trackers)
     started = num_launched()
     # Another rank may come late or never; what this one has prepared lies on the disk already.
@@ -52,16 +60,17 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
 
 def wrap(
     accelerator: Accelerator, model: nn.Module, optimizers: list[torch.optim.Optimizer], compiled: bool = False
-) -> tuple[nn.Module, list[torch.optim.Optimizer]]:
-    """Move, shard or replicate. The optimizers come back bare: the loop itself decides when they step."""
+) -> Trainable:
+    """Make a model ready to be trained. The optimizers stay bare: the loop itself decides when they step."""
     if compiled:
         model.compile(dynamic=True)
     wrapped, *others = accelerator.prepare(model, *optimizers)
     if accelerator.distributed_type == DistributedType.FSDP:
         from torch.distributed.fsdp import register_fsdp_forward_method
 
-        register_fsdp_forward_method(wrapped, "target_logits")
-    return wrapped, [other.optimizer for other in others]
+        if hasattr(wrapped, "target_logits"):
+            register_fsdp_forward_method(wrapped, "target_logits")
+    return Trainable(wrapped.train(), [other.optimizer for other in others], accelerator)
 
 
 def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[Any], torch.Tensor]:

@@ -1,22 +1,48 @@
-"""A model and its optimizers enter, named whole CPU tensors leave, and back; sharded or not."""
+"""All that a run must remember: the counters of its loop, and weights and moments as whole tensors on the CPU."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-
-from bertkit.run.sharding import split_like, whole
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 Tensors = dict[str, dict[str, Tensor]]
+
+
+@dataclass
+class LoopState:
+    """What a loop counts; a checkpoint holds it beside weights and moments."""
+
+    step: int = 0
+    """Optimizer steps done."""
+    seconds: float = 0.0
+    """Training time; evaluating and saving are not counted."""
+    tokens: int = 0
+    bad_steps: int = 0
+    """Steps in a row, up to now, that were not finite."""
+    best_step: int | None = None
+    best_score: float | None = None
+    """The highest so far; of pretraining minus the held-out loss."""
+    stale: int = 0
+    """Evaluations since the best one."""
+
+    def note_score(self, score: float) -> bool:
+        """Whether the weights of this step are the best so far."""
+        better = self.best_score is None or score > self.best_score
+        if better:
+            self.best_step, self.best_score = self.step, score
+        self.stale = 0 if better else self.stale + 1
+        return better
 
 
 def gather_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
     """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`. All ranks take part."""
     names: dict[torch.Tensor, str] = {param: name for name, param in _named_parameters(model).items()}
     return {
-        "model": {name: whole(param).detach().cpu() for param, name in names.items()},
+        "model": {name: gather_full(param).detach().cpu() for param, name in names.items()},
         "optimizer": {
-            f"{names[param]}/{key}": whole(value).detach().cpu()
+            f"{names[param]}/{key}": gather_full(value).detach().cpu()
             for optimizer in optimizers
             for param, state in optimizer.state.items()
             for key, value in state.items()
@@ -38,7 +64,7 @@ def restore_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer],
                 f"the checkpoint is of another model: {name!r} has shape {tuple(weights[name].shape)} there "
                 f"and {tuple(param.shape)} here"
             )
-        param.copy_(split_like(weights[name].to(param.device), param))
+        param.copy_(shard_like(weights[name].to(param.device), param))
     owners = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     for optimizer in optimizers:
         optimizer.state.clear()
@@ -49,7 +75,19 @@ def restore_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer],
         param = params[param_name]
         tensor = tensor.to(param.device, copy=True)
         # AdamW's step count is one number, whatever the sharding.
-        owners[param].state[param][key] = split_like(tensor, param) if tensor.ndim else tensor
+        owners[param].state[param][key] = shard_like(tensor, param) if tensor.ndim else tensor
+
+
+def gather_full(tensor: Tensor) -> Tensor:
+    """All of a tensor that FSDP has sharded, on every rank; any other as it is. All ranks take part."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def shard_like(tensor: Tensor, param: Tensor) -> Tensor:
+    """A full tensor as the shards that FSDP made of the parameter."""
+    if not isinstance(param, DTensor):
+        return tensor
+    return distribute_tensor(tensor, param.device_mesh, param.placements)
 
 
 def _named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from bertkit.run.sharding import whole
+from bertkit.run.state import gather_full
 from data_pipelines.masks.keyed import fold
 
 
@@ -59,7 +59,7 @@ def train_step(
     num_targets, num_tokens = map(int, _agreed(accelerator, sizes))
     losses = accumulate_gradients(model, batches, accelerator, num_targets=num_targets, seed=seed, step=step)
     params = [param for param in model.parameters() if param.grad is not None]
-    norm = whole(nn.utils.get_total_norm([param.grad for param in params if param.grad is not None]))
+    norm = gather_full(nn.utils.get_total_norm([param.grad for param in params if param.grad is not None]))
 
     # The one place where the host waits for the device; the branch needs it.
     *losses_here, norm_here = torch.stack([*losses, norm]).tolist()

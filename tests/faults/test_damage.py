@@ -69,7 +69,7 @@ def test_a_run_with_a_damaged_checkpoint_warns_and_ends_in_the_same_bits(home, e
     path.write_bytes(path.read_bytes()[:-7])
     run = home.finish(at_step_10)
     assert f"checkpoint skipped: {path}" in run.said()
-    assert f"going on from step {EVERY} of" in run.said()
+    assert f"resuming from step {EVERY} of" in run.said()
     assert final_state(at_step_10) == expected
     tried()
 

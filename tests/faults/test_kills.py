@@ -119,9 +119,9 @@ def test_kills_at_awkward_steps_change_nothing(home, undisturbed, expected, tmp_
 
 def note_rows(log: Path, last_step: int | None) -> None:
     """Write down the rows of every step that is trained, and be killed before the last one."""
-    from bertkit.pretrain import train as pretrain
+    from bertkit.run import loop
 
-    real_step, real_rows = pretrain.train_step, Plan.rows_of_step
+    real_step, real_rows = loop.train_step, Plan.rows_of_step
     rows: dict[int, str] = {}
 
     def rows_of_step(self, step):
@@ -137,7 +137,7 @@ def note_rows(log: Path, last_step: int | None) -> None:
             file.write(f"{options['step']} {rows[options['step']]}\n")
         return result
 
-    Plan.rows_of_step, pretrain.train_step = rows_of_step, train_step
+    Plan.rows_of_step, loop.train_step = rows_of_step, train_step
 
 
 @counts(everyday=1, full=6)
@@ -173,10 +173,9 @@ def test_a_rank_that_waits_for_one_that_never_comes_ends_soon(home, tmp_path, tr
 
 def die_before_meeting(victim: int, beats: int, gone: Path) -> None:
     """Be killed where the ranks would meet; the other one loses patience after that only, however slow the machine."""
-    from bertkit.pretrain import train as pretrain
-    from bertkit.run import heartbeat as company
+    from bertkit.run import heartbeat, start
 
-    real = pretrain.start_accelerator
+    real = start.start_accelerator
 
     def start_accelerator(*arguments):
         if os.environ["RANK"] == str(victim):
@@ -184,7 +183,7 @@ def die_before_meeting(victim: int, beats: int, gone: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         while not gone.exists():
             time.sleep(0.01)
-        company.SILENT_BEATS = beats
+        heartbeat.SILENT_BEATS = beats
         return real(*arguments)
 
-    pretrain.start_accelerator = start_accelerator
+    start.start_accelerator = start_accelerator

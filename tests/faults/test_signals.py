@@ -58,9 +58,9 @@ def test_the_step_in_which_a_signal_comes_is_the_last(home, tmp_path, tried, ran
 def ask_within_step(step: int) -> None:
     """Let the last rank be asked to stop while it computes a step."""
     from bertkit.model import MaskedLM
-    from bertkit.pretrain import train as pretrain
+    from bertkit.run import loop
 
-    real_step, real_loss = pretrain.train_step, MaskedLM.loss
+    real_step, real_loss = loop.train_step, MaskedLM.loss
     last_rank = int(os.environ.get("RANK", "0")) + 1 == int(os.environ.get("WORLD_SIZE", "1"))
     now = -1
 
@@ -74,7 +74,7 @@ def ask_within_step(step: int) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         return real_loss(self, batch)
 
-    pretrain.train_step, MaskedLM.loss = train_step, loss
+    loop.train_step, MaskedLM.loss = train_step, loss
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.faults)])
@@ -107,9 +107,9 @@ def test_a_rank_that_waits_for_another_ends_at_once(home, tmp_path, tried, numbe
 
 def keep_waiting(waits: Path) -> None:
     """The first rank does not come to the meeting; the second says when it goes there."""
-    from bertkit.pretrain import train as pretrain
+    from bertkit.run import start
 
-    real = pretrain.start_accelerator
+    real = start.start_accelerator
 
     def start_accelerator(*arguments):
         if os.environ["RANK"] == "0":
@@ -117,14 +117,14 @@ def keep_waiting(waits: Path) -> None:
         waits.touch()
         return real(*arguments)
 
-    pretrain.start_accelerator = start_accelerator
+    start.start_accelerator = start_accelerator
 
 
 def take_long(begun: Path) -> None:
     """Never come to the end of a step."""
-    from bertkit.pretrain import train as pretrain
+    from bertkit.run import loop
 
-    real = pretrain.train_step
+    real = loop.train_step
 
     def train_step(*arguments, **options):
         while options["step"] == EVERY:
@@ -132,4 +132,4 @@ def take_long(begun: Path) -> None:
             time.sleep(0.1)
         return real(*arguments, **options)
 
-    pretrain.train_step = train_step
+    loop.train_step = train_step

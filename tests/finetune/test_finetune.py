@@ -18,6 +18,7 @@ from bertkit.finetune.data import read_labeled
 from bertkit.finetune.learner import Learner, class_weights, layer_speed
 from bertkit.finetune.train import finetune
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
+from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
 from bertkit.run.optim import build_optimizers
 from data_pipelines.text.config import CorpusConfig
@@ -64,9 +65,9 @@ def run_until(step: int, home: Path, folder: Path, *changes: str, seed: int = 0)
             raise Died
         return real(*args, **options)
 
-    real = train_module.train_step
+    real = loop.train_step
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_module, "train_step", dying)
+        patch.setattr(loop, "train_step", dying)
         with pytest.raises(Died):
             run(home, folder, *changes)
 

@@ -22,6 +22,7 @@ LEAVES = {
     "data_pipelines/bounds.py",
     "data_pipelines/durable.py",
     "bertkit/terminal.py",
+    "bertkit/cpu.py",
 }
 """Single modules that every room may import; they import no room."""
 
@@ -80,6 +81,7 @@ ROOMS = {
     **{leaf: [] for leaf in LEAVES},
     "data_pipelines/bounds.py": ["data_pipelines/table.py"],
     "bertkit/terminal.py": ["rich"],
+    "bertkit/cpu.py": ["torch"],
 }
 """What each room may import beside itself, the leaves and the standard library: rooms, single modules of rooms, and
 packages of others. "bertkit" and "data_pipelines" are the front doors, their `__init__` and `__main__`."""

@@ -14,8 +14,8 @@ from processes import start_ranks
 
 from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
-from bertkit.pretrain import train as pretrain_module
 from bertkit.pretrain.train import pretrain
+from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
 
 torch.set_num_threads(1)
@@ -79,9 +79,9 @@ def run_until(step: int, corpus: Path, folder: Path, *changes: str) -> None:
             raise Died
         return real(*args, **options)
 
-    real = pretrain_module.train_step
+    real = loop.train_step
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretrain_module, "train_step", dying)
+        patch.setattr(loop, "train_step", dying)
         with pytest.raises(Died):
             run(corpus, folder, *changes)
 
@@ -321,12 +321,12 @@ def test_a_tracker_gets_the_metrics_and_a_missing_one_is_named(corpus, tmp_path)
 SLOWLY = """
 import sys, time
 from bertkit.cli import main
-from bertkit.pretrain import train as pretrain
-real = pretrain.train_step
+from bertkit.run import loop
+real = loop.train_step
 def train_step(*arguments, **options):
     time.sleep(0.1)
     return real(*arguments, **options)
-pretrain.train_step = train_step
+loop.train_step = train_step
 sys.exit(main(sys.argv[1:]))
 """
 

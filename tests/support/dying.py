@@ -70,9 +70,9 @@ def _at(index: int, happens: Callable[[Callable[[], Any], Callable[[], Any] | No
 
 
 def _watch_save(step: int, note: Note, finish: Callable[[], None]) -> None:
-    from bertkit.run import resume
+    from bertkit.run import checkpoint as module
 
-    real = resume.save_checkpoint
+    real = module.save_checkpoint
 
     def save_checkpoint(folder, checkpoint, **options):
         if checkpoint.step != step:
@@ -82,7 +82,7 @@ def _watch_save(step: int, note: Note, finish: Callable[[], None]) -> None:
         finish()
         return saved
 
-    resume.save_checkpoint = save_checkpoint
+    module.save_checkpoint = save_checkpoint
 
 
 def _tell_of_changes(note: Note) -> None:

@@ -172,29 +172,29 @@ def final_state(folder: Path, steps: int = STEPS) -> dict[str, str]:
 
 def kill_before_step(step: int) -> None:
     """Let this process be killed when it is about to compute a step."""
-    from bertkit.pretrain import train as pretrain
+    from bertkit.run import loop
 
-    real = pretrain.train_step
+    real = loop.train_step
 
     def train_step(*arguments, **options):
         if options["step"] == step:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*arguments, **options)
 
-    pretrain.train_step = train_step
+    loop.train_step = train_step
 
 
 def dawdle() -> None:
     """Let every step take a while, so that what a test saw of a run is still true when it acts."""
-    from bertkit.pretrain import train as pretrain
+    from bertkit.run import loop
 
-    real = pretrain.train_step
+    real = loop.train_step
 
     def train_step(*arguments, **options):
         time.sleep(0.1)
         return real(*arguments, **options)
 
-    pretrain.train_step = train_step
+    loop.train_step = train_step
 
 
 def newest(folder: Path) -> int:

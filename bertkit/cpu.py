@@ -1,4 +1,4 @@
-"""What makes a process that computes on a CPU fast; nothing enters or leaves."""
+"""What makes a process that computes on a CPU fast."""
 
 import ctypes
 
@@ -18,7 +18,7 @@ def make_ready() -> None:
 def keep_freed_memory() -> bool:
     """Let glibc keep large arrays that are freed for the next of their size; says whether it could.
 
-    It would give them back to the system, which fills them with zeros, page by page, when they are asked for again:
+    Otherwise it returns them to the system, which fills them with zeros, page by page, when they are asked for again:
     gradients and activations, at every step.
     """
     try:

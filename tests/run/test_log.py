@@ -1,13 +1,13 @@
 """Numbers are told as they are, advice once and only where it is due, and a resume leaves no doubled lines."""
 
 import json
-import time
 
 import pytest
 import torch
 
 from bertkit.run.advice import ENOUGH_STEPS, Adviser, _free_of_container, _free_of_machine, free_memory
-from bertkit.run.log import Watch, cut_metrics
+from bertkit.run.log import RunLog, cut_metrics
+from bertkit.run.state import LoopState
 from bertkit.run.step import StepResult
 
 CALM = {"loss": 5.0, "input_stall": 0.0}
@@ -78,38 +78,30 @@ def test_memory_of_a_machine_and_of_a_container_by_hand(tmp_path):
     assert 0 < free_memory(torch.device("cpu")) <= 1
 
 
-def watched_run(folder, items, *, loss: float, free: float = 0.5, steps: int = 3) -> list[str]:
-    """The advice that a run of such steps writes down."""
-    counts = {"first_step": 0, "total_steps": steps, "log_every": steps, "seconds": 0.0, "tokens": 0}
-    watch = Watch(
-        folder,
-        **counts,
-        flops=lambda tokens, targets: 0.0,
-        peak=1.0,
-        adviser=adviser(total_steps=steps, free=free),
-        track=lambda values, step: None,
-    )
-    with watch:
-        for step, _ in watch.timed(enumerate(items)):
-            time.sleep(0.0005)  # longer than it takes to draw from a list
-            watch.step(step, result(loss, 1), lr=0.5)
+def make_log(folder, state: LoopState, *, log_every: int, total_steps: int, **options) -> RunLog:
+    given = {"share_of_peak": lambda tokens, targets, seconds: 0.0, "track": lambda values, step: None, **options}
+    return RunLog(folder, state, total_steps=total_steps, log_every=log_every, **given)
+
+
+def logged_run(folder, *, waited: float = 0.0, loss: float = 5.0, free: float = 0.5, steps: int = 3) -> list[str]:
+    """The advice that a run of such steps writes down, each of a second."""
+    state = LoopState()
+    with make_log(folder, state, total_steps=steps, log_every=steps, adviser=adviser(steps, free=free)) as log:
+        for _ in range(steps):
+            state.step += 1
+            log.step(result(loss, 1), 0.5, 1.0, waited)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [line["text"] for line in lines if line["kind"] == "advice"]
 
 
 def test_a_run_says_what_to_change_when_input_stalls_memory_is_full_or_the_loss_is_flat(tmp_path, capsys):
-    def slow():
-        for _ in range(1 + ENOUGH_STEPS):
-            time.sleep(0.003)
-            yield
-
-    for name, items, options, remedy in (
-        ("input", slow(), {"loss": 5.0, "steps": 1 + ENOUGH_STEPS}, "run.num_workers=2"),
-        ("memory", range(3), {"loss": 5.0, "free": 0.01}, "train.micro_batch"),
-        ("flat", range(400), {"loss": 6.95, "steps": 400}, "optim.warmup"),
+    for name, options, remedy in (
+        ("input", {"waited": 0.5, "steps": 1 + ENOUGH_STEPS}, "run.num_workers=2"),
+        ("memory", {"free": 0.01}, "train.micro_batch"),
+        ("flat", {"loss": 6.95, "steps": 400}, "optim.warmup"),
     ):
         (tmp_path / name).mkdir()
-        (advice,) = watched_run(tmp_path / name, items, **options)
+        (advice,) = logged_run(tmp_path / name, **options)
         assert remedy in advice
         assert f"advice: {advice}" in capsys.readouterr().err
 
@@ -120,25 +112,26 @@ def result(loss: float, num_targets: int, applied: bool = True) -> StepResult:
 
 def test_the_logged_loss_is_the_mean_over_all_targets_of_the_window(tmp_path, capsys):
     tracked = []
-    options = {"first_step": 0, "total_steps": 4, "log_every": 3, "seconds": 5.0, "tokens": 100}
-    with Watch(
+    state = LoopState(seconds=5.0, tokens=100)
+    with make_log(
         tmp_path,
-        **options,
-        flops=lambda tokens, targets: 0.0,
-        peak=1.0,
+        state,
+        total_steps=4,
+        log_every=3,
         adviser=adviser(),
         track=lambda values, step: tracked.append((step, values)),
-    ) as watch:
-        steps = [result(9.0, 1), result(2.0, 1), result(5.0, 3), result(1.0, 7, applied=False)]
-        for step, done in watch.timed(enumerate(steps)):
-            watch.step(step, done, lr=0.5)
-        watch.record("eval", 4, {"loss": 3.0, "buckets": {}}, "a line for the reader")
+    ) as log:
+        for done in (result(9.0, 1), result(2.0, 1), result(5.0, 3), result(1.0, 7, applied=False)):
+            state.step, state.tokens, state.seconds = state.step + 1, state.tokens + done.num_tokens, state.seconds + 2
+            log.step(done, 0.5, 2.0, 0.5)
+        log.record("eval", 4, {"loss": 3.0, "buckets": {}}, "a line for the reader")
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(line["kind"], line["step"]) for line in lines] == [("train", 1), ("train", 3), ("train", 4), ("eval", 4)]
     assert lines[1]["loss"] == pytest.approx((2.0 * 1 + 5.0 * 3) / 4)
     assert [line["skipped"] for line in lines[:3]] == [0, 0, 1]
     assert lines[2]["tokens"] == 100 + 10 * 12
-    assert lines[2]["seconds"] >= 5.0
+    assert lines[2]["seconds"] == 5.0 + 4 * 2.0
+    assert lines[1]["input_stall"] == 0.25
     assert tracked[-1] == (4, {"eval/loss": 3.0})
     shown = capsys.readouterr().err
     assert "step 3/4" in shown

@@ -1,0 +1,68 @@
+"""What every run does before its first step: lock the folder, write the recipe, wait for the ranks, connect.
+
+with start_run(folder, recipe) as run:
+    ...  # prepare the data: takes hours or no time, on each rank by itself, and Ctrl-C ends it
+    accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
+    ...  # train: SIGTERM and SIGINT only set a flag now
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from bertkit.cpu import make_ready
+from bertkit.run.folder import write_recipe
+from bertkit.run.heartbeat import RankHeartbeat
+from bertkit.run.lock import locked
+from bertkit.run.ranks import start_accelerator
+from bertkit.run.signals import StopSignals
+
+
+class Run:
+    """A run that was started, as one of its ranks sees it."""
+
+    accelerator: Accelerator
+    """Known once the run is connected."""
+
+    def __init__(self, folder: Path, is_first: bool, heartbeat: RankHeartbeat, until_exit: contextlib.ExitStack):
+        self.folder, self.is_first = folder, is_first
+        self._signals, self._heartbeat, self._until_exit = StopSignals(), heartbeat, until_exit
+
+    def connect(self, precision: str, trackers: list[str]) -> Accelerator:
+        """Connect the ranks. From here on a signal asks to stop after the step that it comes in."""
+        self._until_exit.enter_context(self._signals)
+        self.accelerator = start_accelerator(self.folder, precision, trackers)
+        self._until_exit.callback(self.accelerator.end_training)
+        self._heartbeat.connected()
+        return self.accelerator
+
+    def asked_to_stop(self) -> bool:
+        return bool(self._signals.number)
+
+    @property
+    def exit_code(self) -> int:
+        """Of a run that was asked to stop."""
+        return self._signals.exit_code
+
+    def say(self, text: str) -> None:
+        """Tell people, once and not from every rank."""
+        if self.is_first:
+            print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
+    """Own the folder for as long as the context lasts; the recipe in it is that of the newest start."""
+    make_ready()
+    is_first = os.environ.get("RANK", "0") == "0"
+    with contextlib.ExitStack() as until_exit:
+        if is_first:
+            until_exit.enter_context(locked(folder / ".lock"))
+            write_recipe(folder, recipe)
+        heartbeat = until_exit.enter_context(RankHeartbeat())
+        yield Run(folder, is_first, heartbeat, until_exit)
