@@ -10,9 +10,9 @@ The reader of recipes and the help read the same annotations.
 import math
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from data_pipelines.table import nearest
 
@@ -37,55 +37,65 @@ class Range:
             return f"must be {'greater than' if self._low_open else 'at least'} {self.low}, got {value}"
         if self._low_open or self._high_open:
             return f"must lie in {self.interval}, got {value}"
-        return f"must lie between {self.low} and {self.high}, got {value}"
+        return f"must be {f'at most {self.high}' if above else f'at least {self.low}'}, got {value}"
 
 
 class OneOf:
     """One of the names of a table, or of any other collection; names that a plugin adds count at once."""
 
-    def __init__(self, names: Iterable[str]):
+    def __init__(self, names: Collection[str]):
         self.names = names
 
     def problem(self, value: Any) -> str | None:
-        if value in list(self.names):
+        if value in self.names:
             return None
         match = nearest(str(value), self.names)
-        return f"must be one of {', '.join(self.names)}, got {value!r}" + (
-            f"; did you mean {match!r}?" if match else ""
-        )
+        hint = f"; did you mean {match!r}?" if match else ""
+        return f"must be one of {', '.join(self.names)}, got {shown(value)}{hint}"
 
 
 def check_bounds(config: Any) -> None:
     """Refuse a config with a field outside its bounds, naming the field; None stands for "not given" and passes."""
-    for name, bound in bounds_of(type(config)):
+    cls: type = type(config)
+    for name, bound in _bounds(cls):
         value = getattr(config, name)
-        for item in value if isinstance(value, (list, tuple)) else [value]:
+        listed = isinstance(value, (list, tuple))
+        for index, item in enumerate(value if listed else [value]):
             problem = None if item is None else bound.problem(item)
             if problem:
-                raise ValueError(f"{name} {problem}")
+                raise ValueError(f"{name}{f'[{index}]' if listed else ''} {problem}")
 
 
-def bounds_of(cls: type) -> Iterable[tuple[str, Range | OneOf]]:
-    """Every bound that a config's annotations hold, with the field's name."""
-    return _bounds(cls)
+def check_choice(key: str, value: Any, names: Collection[str]) -> None:
+    """Refuse a value that is not one of the names, naming the key and the nearest name."""
+    if problem := OneOf(names).problem(value):
+        raise ValueError(f"{key} {problem}")
+
+
+def marks_of(hint: Any) -> Iterator[Any]:
+    """What the annotation of a field carries beside its type, in unions and lists too."""
+    if typing.get_origin(hint) is Annotated:
+        yield from hint.__metadata__
+    for argument in typing.get_args(hint):
+        if typing.get_origin(argument) is not None:
+            yield from marks_of(argument)
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: in one line, and not the whole of a long one."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text):,} characters)"
 
 
 @cache
 def _bounds(cls: type) -> tuple[tuple[str, Range | OneOf], ...]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    return tuple((name, bound) for name, hint in hints.items() for bound in _in_annotation(hint))
-
-
-def _in_annotation(hint: Any) -> Iterator[Range | OneOf]:
-    """Bounds of a field, of the members of its union, and of the items of its list."""
-    if typing.get_origin(hint) is typing.Annotated:
-        yield from (extra for extra in hint.__metadata__ if isinstance(extra, (Range, OneOf)))
-    for argument in typing.get_args(hint):
-        if typing.get_origin(argument) is not None:
-            yield from _in_annotation(argument)
+    marks = ((name, mark) for name, hint in hints.items() for mark in marks_of(hint))
+    return tuple((name, mark) for name, mark in marks if isinstance(mark, (Range, OneOf)))
 
 
 def _number(text: str) -> float:
+    """A bound as it is written: inf, 0.5, 8, 2**20."""
     base, power, exponent = text.partition("**")
     if power:
         return int(base) ** int(exponent)
