@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertkit.bench.measure import Row, announce, apart, most_memory
-from bertkit.config.fields import part
-from bertkit.config.recipe import BertSection, Recipe, read_recipe, recipe_values, shipped_recipes
-from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
+from bertkit.config.recipe import Recipe, read_recipe, recipe_values, shipped_recipes
+from bertkit.model.config import EncoderConfig
 
 _GPU_SHARE = 0.4
 """Share of a GPU's peak that an extrapolation to other devices takes for granted."""
@@ -196,8 +195,7 @@ def _read(name: str) -> Recipe:
 
 
 def _config(recipe: Recipe) -> EncoderConfig:
-    cls: type[EncoderConfig] = BertConfig if isinstance(recipe.model, BertSection) else ModernBertConfig
-    return replace(part(recipe.model, cls), vocab_size=recipe.tokenizer.vocab_size)
+    return recipe.model.encoder_config(recipe.tokenizer.vocab_size, pad_token_id=None)
 
 
 def _is_large(recipe: Recipe) -> bool:

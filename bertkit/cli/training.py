@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import shutil
 import textwrap
-import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -75,31 +74,25 @@ def add_recipe_arguments(parser: argparse.ArgumentParser, recipe: type, verb: "V
 
 def _recipes_and_keys(recipe: type, verb: "Verb") -> str:
     """Everything a recipe can say, with its help, below the list of recipes."""
-    from bertkit.config.fields import entries, groups_of
-    from bertkit.config.recipe import NOT_IN_A_RECIPE, headline, shipped_recipes
+    from bertkit.config.fields import entries
+    from bertkit.config.recipe import headline, shipped_recipes
 
     width = min(shutil.get_terminal_size().columns, 118)
     lines = ["recipes:"]
     for name, path in shipped_recipes(verb).items():
         lines += textwrap.wrap(f"{name:<20} {headline(path)}", width, initial_indent="  ", subsequent_indent=" " * 23)
     lines += ["", "keys (in the recipe, or as key=value):"]
-    hints = typing.get_type_hints(recipe)
-    for section in dataclasses.fields(recipe):
-        for group in groups_of(hints[section.name]):
-            listed = [entry for entry in entries(group, f"{section.name}.") if entry.key not in NOT_IN_A_RECIPE]
-            kinds = [entry for entry in listed if entry.key == "model.architecture"]
-            for entry in kinds + [entry for entry in listed if entry not in kinds]:
-                lines.append(f"  {entry.key}" + _default_and_choices(entry))
-                lines += textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
+    for entry in entries(recipe):
+        lines.append(f"  {entry.key}" + _default_and_choices(entry))
+        lines += textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines)
 
 
 def _default_and_choices(entry: "Entry") -> str:
     given = entry.default not in (dataclasses.MISSING, None, "", ()) and entry.default != []
-    choices = typing.get_args(entry.kind) if typing.get_origin(entry.kind) is typing.Literal else ()
-    if len(choices) == 1:
-        return f" = {choices[0]}"
-    one_of = f"  [{' | '.join(map(str, choices))}]" if choices else ""
+    if len(entry.choices) == 1:
+        return f" = {entry.choices[0]}"
+    one_of = f"  [{' | '.join(map(str, entry.choices))}]" if entry.choices else ""
     return (f" = {_shown(entry.default)}" if given else "") + one_of
 
 

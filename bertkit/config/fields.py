@@ -1,46 +1,89 @@
-"""Untyped text enters (YAML, key=value, flags), checked dataclasses leave, with help from their docstrings."""
+"""Untyped text enters (YAML, key=value, flags), checked dataclasses leave, with help from their docstrings.
+
+A field is a value or a group: another dataclass, or one of several that a key tells apart (`Sections`). Its annotation
+may also carry bounds (data_pipelines/bounds.py) and `MAY_CHANGE`.
+"""
 
 import argparse
 import ast
 import dataclasses
 import inspect
-import sys
 import textwrap
-import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeVar, Union
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
+from bertkit.config.values import coerce
+from data_pipelines.bounds import OneOf, marks_of, shown
 from data_pipelines.table import nearest
 
 Config = TypeVar("Config")
 
+# Marks a field that may differ when a run resumes: a place, the machine or a habit, not what is computed.
+MAY_CHANGE = "may change on resume"
+
+
+class Sections(NamedTuple):
+    """Marks a group of which there are several kinds."""
+
+    tag: str
+    """The key that tells the kinds apart."""
+    kinds: Callable[[], Mapping[str, type]]
+    """Gives the dataclass for each value of the tag. It is asked anew each time: a plugin may have added one."""
+
 
 def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Config:
     """Make a `cls` from nested mappings; every unknown key, wrong type or refused value names its dotted key."""
-    hints = typing.get_type_hints(cls)
+    return _make(_read(cls, values, prefix), prefix)
+
+
+def build_field(cls: type, name: str, values: Mapping[str, Any]) -> Any:
+    """Make one group of a `cls` alone, from the mappings for all of it."""
+    given = values.get(name, {})
+    group = _group(_hints(cls)[name], given, name)
+    assert group is not None, f"{name} is not a group"
+    return build(group, given, f"{name}.")
+
+
+class _Read(NamedTuple):
+    """Values of a group, each with its type."""
+
+    cls: type
+    values: dict[str, Any]
+
+
+def _read(cls: type, values: Any, prefix: str) -> _Read:
+    """All values with their types, before anything is made of them: a typo is told before what is missing for it."""
+    hints = _hints(cls)
     if not isinstance(values, Mapping):
         raise ValueError(
-            f"{prefix.rstrip('.') or 'the recipe'} holds keys of its own, got {_show(values)}; "
+            f"{prefix.rstrip('.') or 'the recipe'} holds keys of its own, got {shown(values)}; "
             f"write one of them: {', '.join(prefix + name for name in hints)}"
         )
-    arguments: dict[str, Any] = {}
-    # A group that must be there but is not complains of its first missing key.
-    absent: dict[str, Any] = {name: {} for name in _required(cls) if name not in values and groups_of(hints[name])}
+    absent: dict[str, Any] = {name: {} for name in _required(cls) if name not in values and _kinds(hints[name])}
+    read = {}
+    # A missing group reports its first required key.
     for name, value in {**values, **absent}.items():
+        key = f"{prefix}{name}"
         if name not in hints:
-            raise ValueError(f"unknown key {f'{prefix}{name}'!r}{_nearest(f'{prefix}{name}', _keys(cls, prefix))}")
-        if members := groups_of(hints[name]):
-            member = members[0] if len(members) == 1 else _told_apart(members, value, f"{prefix}{name}.")
-            arguments[name] = build(member, value, f"{prefix}{name}.")
-        else:
-            arguments[name] = coerce(value, hints[name], f"{prefix}{name}")
-    missing = [prefix + name for name in _required(cls) if name not in arguments]
+            match = nearest(key, [*(prefix + field for field in hints), *(entry.key for entry in entries(cls, prefix))])
+            raise ValueError(f"unknown key {key!r}" + (f"; did you mean {match!r}?" if match else ""))
+        group = _group(hints[name], value, key)
+        read[name] = _read(group, value, f"{key}.") if group else coerce(value, hints[name], key)
+    return _Read(cls, read)
+
+
+def _make(read: _Read, prefix: str) -> Any:
+    arguments = {
+        name: _make(value, f"{prefix}{name}.") if isinstance(value, _Read) else value
+        for name, value in read.values.items()
+    }
+    missing = [prefix + name for name in _required(read.cls) if name not in arguments]
     if missing:
         raise ValueError(f"{missing[0]} is missing; set it, for example with {missing[0]}=...")
     try:
-        return cls(**arguments)
+        return read.cls(**arguments)
     except ValueError as error:
         raise ValueError(f"{prefix}{error}") from None
 
@@ -59,67 +102,47 @@ def override(values: dict[str, Any], assignment: str) -> None:
     values[last] = text
 
 
-def coerce(value: Any, kind: Any, key: str) -> Any:
-    """The value as `kind` says, or a ValueError that names the key, the value and what was expected."""
-    origin, choices = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (Union, types.UnionType):
-        return _coerce_union(value, choices, key)
-    if origin is Literal:
-        if value in choices:
-            return value
-        raise ValueError(
-            f"{key} must be one of {', '.join(map(str, choices))}, got {_show(value)}{_nearest(str(value), choices)}"
-        )
-    if origin in (list, tuple):
-        items = _listed(value, key)
-        return origin(coerce(item, choices[0], f"{key}[{i}]") for i, item in enumerate(items))
-    if kind is bool:
-        named = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-        value = named.get(value.lower(), value) if isinstance(value, str) else value
-        if isinstance(value, bool):
-            return value
-    elif kind is str:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return str(value)
-    elif kind in (int, float) and not isinstance(value, bool):
-        number = _number(value)
-        if number is not None and (kind is float or number == int(number)):
-            return kind(number)
-    elif kind is Any:
-        return value
-    raise ValueError(f"{key} must be {_name(kind)}, got {_show(value)}")
-
-
 class Entry(NamedTuple):
-    """One leaf of a config as its users see it."""
+    """One value of a config as its users see it."""
 
     key: str
     kind: Any
     default: Any
+    """dataclasses.MISSING where a value must be given."""
     help: str
+    marks: tuple[Any, ...]
+    """What the annotation carries beside the type."""
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The values it may have, where they are listed."""
+        if typing.get_origin(self.kind) is Literal:
+            return typing.get_args(self.kind)
+        return next((tuple(mark.names) for mark in self.marks if isinstance(mark, OneOf)), ())
 
 
-def entries(cls: type, prefix: str = "") -> Iterator[Entry]:
-    """Every leaf of a config in the order it is written, with the docstring that stands under it. Of groups that
-    stand for each other, all leaves are given, one group after the other."""
-    hints, notes = typing.get_type_hints(cls), _docstrings(cls)
+def entries(config: Any, prefix: str = "") -> Iterator[Entry]:
+    """Every value of a config in the order it is written, with the docstring that stands under it. A class lists every
+    kind of its groups, one after the other; an object only those that it has."""
+    cls = config if isinstance(config, type) else type(config)
+    hints, kinds, notes = _hints(cls), typing.get_type_hints(cls), help_of(cls)
     for field in dataclasses.fields(cls):
-        kind = hints[field.name]
-        for group in groups_of(kind):
-            yield from entries(group, f"{prefix}{field.name}.")
-        if not groups_of(kind):
-            yield Entry(f"{prefix}{field.name}", kind, _default(field), notes.get(field.name, ""))
+        key, hint = f"{prefix}{field.name}", hints[field.name]
+        groups = _kinds(hint) if config is cls else [getattr(config, field.name)] if _kinds(hint) else []
+        for group in groups:
+            yield from entries(group, f"{key}.")
+        if not groups:
+            note = field.metadata.get("help") or notes.get(field.name, "")
+            yield Entry(key, kinds[field.name], _default(field), note, tuple(marks_of(hint)))
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type, optional: Iterable[str] = ()) -> None:
-    """A `--flag` for every leaf of a flat config; `from_flags` reads them back. `optional` leaves may be left out."""
+    """A `--flag` for every value of a flat config; `from_flags` reads them back. `optional` ones may be left out."""
     for entry in entries(cls):
         flag = "--" + entry.key.replace("_", "-")
-        shown = "" if entry.default in (None, dataclasses.MISSING, "", ()) else f" (default: {entry.default})"
+        default = "" if entry.default in (None, dataclasses.MISSING, "", ()) else f" (default: {entry.default})"
         options: dict[str, Any] = {
-            "help": (entry.help + shown).replace("%", "%%"),
+            "help": (entry.help + default).replace("%", "%%"),
             "default": argparse.SUPPRESS,
             "required": entry.default is dataclasses.MISSING and entry.key not in optional,
         }
@@ -127,21 +150,21 @@ def add_flags(parser: argparse.ArgumentParser, cls: type, optional: Iterable[str
             options["action"] = argparse.BooleanOptionalAction
         elif typing.get_origin(entry.kind) in (list, tuple):
             options |= {"nargs": "+", "metavar": entry.key.upper()}
+        elif entry.choices:
+            options["metavar"] = "{" + ",".join(map(str, entry.choices)) + "}"
         else:
             options["metavar"] = "N" if entry.kind in (int, float) else entry.key.upper()
-            if typing.get_origin(entry.kind) is Literal:
-                options["metavar"] = "{" + ",".join(map(str, typing.get_args(entry.kind))) + "}"
         parser.add_argument(flag, dest=entry.key, **options)
 
 
 def from_flags(cls: type[Config], flags: argparse.Namespace, **fixed: Any) -> Config:
     """The config that the parsed flags describe; an error names the flag as the user typed it."""
-    leaves = {entry.key: getattr(flags, entry.key) for entry in entries(cls) if hasattr(flags, entry.key)}
+    given = {entry.key: getattr(flags, entry.key) for entry in entries(cls) if hasattr(flags, entry.key)}
     try:
-        return build(cls, leaves | fixed)
+        return build(cls, given | fixed)
     except ValueError as error:
         first, space, rest = str(error).partition(" ")
-        flag = f"--{first.replace('_', '-')}" if first in leaves else first
+        flag = f"--{first.replace('_', '-')}" if first.rstrip(":") in given else first
         raise ValueError(flag + space + rest) from None
 
 
@@ -157,73 +180,31 @@ def part(config: Any, cls: type[Config]) -> Config:
     return cls(**{field.name: getattr(config, field.name) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
 
 
-def groups_of(kind: Any) -> list[type]:
-    """The dataclass that a field holds, or those of which it holds one; nothing for a leaf."""
-    members = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return list(members) if all(dataclasses.is_dataclass(member) for member in members) else []
+def _kinds(hint: Any) -> list[type]:
+    """The dataclasses of which a group holds one; none for a value."""
+    if sections := _sections(hint):
+        return list(sections.kinds().values())
+    return [typing.cast(type, hint)] if dataclasses.is_dataclass(hint) else []
 
 
-def _told_apart(members: list[type], values: Any, prefix: str) -> type:
-    """The member whose one-valued Literal field (such as `architecture`) has the value given."""
-    tags = {}
-    for member in members:
-        hints = typing.get_type_hints(member)
-        name = next(
-            name for name, hint in hints.items() if typing.get_origin(hint) is Literal and len(hint.__args__) == 1
-        )
-        tags[hints[name].__args__[0]] = member
-    given = values.get(name) if isinstance(values, Mapping) else None
-    return tags[coerce(given, Literal[tuple(tags)], f"{prefix}{name}")]
+def _group(hint: Any, values: Any, key: str) -> type | None:
+    """The dataclass that these values of a group are for; None for a value."""
+    sections = _sections(hint)
+    if sections is None or not isinstance(values, Mapping):
+        return next(iter(_kinds(hint)), None)
+    kinds = sections.kinds()
+    return kinds[coerce(values.get(sections.tag), Literal[tuple(kinds)], f"{key}.{sections.tag}")]
 
 
-def _nearest(word: str, known: Iterable[Any]) -> str:
-    match = nearest(word, map(str, known))
-    return f"; did you mean {match!r}?" if match else ""
+def _sections(hint: Any) -> Sections | None:
+    marks = hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, Sections)), None)
 
 
-def _coerce_union(value: Any, kinds: tuple[Any, ...], key: str) -> Any:
-    if type(None) in kinds and (value is None or value in ("null", "none", "None")):
-        return None
-    kinds = tuple(kind for kind in kinds if kind is not type(None))
-    # A list is only tried for what looks like one, so that `str | list[str]` keeps a plain string.
-    listed = isinstance(value, (list, tuple)) or (isinstance(value, str) and value.startswith("["))
-    ordered = sorted(kinds, key=lambda kind: (typing.get_origin(kind) in (list, tuple)) != listed)
-    problem = None
-    for kind in ordered:
-        try:
-            if dataclasses.is_dataclass(kind):
-                return build(typing.cast(type, kind), value, f"{key}.")
-            return coerce(value, kind, key)
-        except ValueError as error:
-            problem = problem or error
-    raise problem or ValueError(f"{key}: no type fits {_show(value)}")
-
-
-def _listed(value: Any, key: str) -> list[Any]:
-    if isinstance(value, str):
-        text = value.strip()
-        if text.startswith("["):
-            import yaml
-
-            try:
-                value = yaml.safe_load(text)
-            except yaml.YAMLError:
-                raise ValueError(f"{key} is not a list that YAML can read: {_show(value)}") from None
-        else:
-            value = [part.strip() for part in text.split(",")] if text else []
-    if not isinstance(value, (list, tuple)):
-        value = [value]
-    return list(value)
-
-
-def _number(value: Any) -> float | int | None:
-    """None for what is no number, or none that a float can hold."""
-    try:
-        whole = isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("+-").isdecimal())
-        number = int(value) if whole else float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if abs(number) <= sys.float_info.max else None
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def _required(cls: Any) -> list[str]:
@@ -236,28 +217,17 @@ def _default(field: dataclasses.Field) -> Any:
     return field.default
 
 
-def _keys(cls: type, prefix: str) -> list[str]:
-    groups = [prefix + field.name for field in dataclasses.fields(cls)]
-    return groups + [entry.key for entry in entries(cls, prefix)]
-
-
-def _name(kind: Any) -> str:
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return names.get(kind, str(kind))
-
-
-def _show(value: Any) -> str:
-    return textwrap.shorten(repr(value), 80)
-
-
 @cache
-def _docstrings(cls: type) -> dict[str, str]:
+def help_of(cls: type) -> dict[str, str]:
     """The string literal under each field, as the help a user reads; inherited fields bring theirs."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    assert isinstance(body, ast.ClassDef)
     notes: dict[str, str] = {}
     for base in reversed(cls.__bases__):
-        notes |= _docstrings(base) if dataclasses.is_dataclass(base) else {}
+        notes |= help_of(base) if dataclasses.is_dataclass(base) else {}
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError):  # made while the program runs
+        return notes
+    assert isinstance(body, ast.ClassDef)
     for field, note in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr) and isinstance(note.value, ast.Constant):
             assert isinstance(field.target, ast.Name)

@@ -2,50 +2,53 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from bertkit.config.fields import build
+from bertkit.config.fields import MAY_CHANGE, build
 from bertkit.config.recipe import recipe_values
-from bertkit.config.sections import OptimConfig
+from bertkit.config.sections import Batch, Count, CountOrZero, Kept, NotNegative, OptimConfig, Seed
+from data_pipelines.bounds import Range, check_bounds
 from data_pipelines.labels.config import TaggedConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledSection(TaggedConfig):
-    train: list[str]
+    # Labeled data is known by its fingerprint, wherever it lies and however it is read.
+    errors: Annotated[Literal["strict", "replace"], MAY_CHANGE] = TaggedConfig.errors
+
+    train: Annotated[list[str], MAY_CHANGE]
     """Labeled files (.conllu, .jsonl, other names: CoNLL columns; each also .gz), or datasets: hf:NAME or a folder."""
 
-    dev: list[str] = field(default_factory=list)
-    """Labeled data to choose the best step by; none takes the last step."""
+    dev: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
+    """Labeled data to choose the best step by; without any, the last step is taken."""
 
-    test: list[str] = field(default_factory=list)
+    test: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Labeled data that is scored once, at the very end."""
 
-    train_share: float = 1.0
+    train_share: Annotated[float, Range("(0, 1]")] = 1.0
     """Share of the training sentences to use, always the same ones: shows what fewer labels would give."""
 
-    max_length: int = 256
-    """Longest window in pieces; longer sentences are cut into overlapping windows. Never more than the model has."""
+    max_length: Annotated[int, Range("[8, inf)")] = 256
+    """Longest window in subwords, and never more than the model has positions for. Longer sentences are cut into
+    overlapping windows."""
 
     pieces: Literal["first", "all"] = "first"
-    """Whether a word's first piece learns its tag, or all do (then B- goes on as I-). The first one answers."""
+    """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
+    are read off the first."""
 
     def __post_init__(self):
+        check_bounds(self)
         if not self.train:
             raise ValueError("train names no file; give at least one")
-        if not 0 < self.train_share <= 1:
-            raise ValueError(f"train_share must lie in (0, 1], got {self.train_share}")
-        if self.max_length < 8:
-            raise ValueError(f"max_length must be at least 8, got {self.max_length}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartSection:
-    init: str = ""
-    """The encoder to begin with: a bertkit run, an export, a Hugging Face folder, or hf:NAME to download one. Empty:
+    init: Annotated[str, MAY_CHANGE] = ""
+    """The encoder to start from: a bertkit run, an export, a Hugging Face folder, or hf:NAME to download one. Empty:
     from scratch."""
 
-    like: str = "demo"
+    like: Annotated[str, MAY_CHANGE] = "demo"
     """From scratch: a model folder whose shape and tokenizer to take, or a pretraining recipe whose shape to take
     (the tokenizer is then trained on the training sentences)."""
 
@@ -55,17 +58,18 @@ class StartSection:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneSection:
-    epochs: float = 4.0
-    """How often the training data is gone through."""
+    epochs: NotNegative = 4.0
+    """Passes over the training data; part of one is allowed."""
 
-    global_batch: int = 32
+    global_batch: Batch = 32
     """Sentences (or windows of long ones) in one optimizer step, over all processes and micro-batches."""
 
-    micro_batch: int = 32
-    """Sentences a process computes at once: memory and speed. The result differs only by rounding and dropout draws."""
+    micro_batch: Annotated[Batch, MAY_CHANGE] = 32
+    """Sentences that a process computes at once: more need more memory and are faster. The result differs only by
+    rounding and by the random draws of dropout."""
 
-    clip_norm: float = 1.0
-    """Gradients are scaled down to this norm; 0 leaves them."""
+    clip_norm: NotNegative = 1.0
+    """Largest norm of the gradients; larger ones are scaled down to it. 0 leaves them as they are."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
     """fp32, or bf16 for the matrix products (weights stay fp32)."""
@@ -73,80 +77,58 @@ class TuneSection:
     class_weights: Literal["none", "balanced"] = "none"
     """balanced gives rare labels more weight in the loss, by the square root of how rare they are."""
 
-    patience: int = 0
-    """Stop after so many evaluations without a better dev score; 0 trains to the end."""
+    patience: CountOrZero = 0
+    """Evaluations without a better dev score after which training stops; 0 trains to the end."""
 
-    max_bad_steps: int = 10
-    """So many steps in a row with a loss or gradient that is not finite end the run; fewer are skipped."""
+    max_bad_steps: Annotated[Count, MAY_CHANGE] = 10
+    """A step whose loss or gradient is not finite is skipped; this many in a row end the run."""
 
     def __post_init__(self):
-        if self.epochs < 0:
-            raise ValueError(f"epochs must be at least 0, got {self.epochs}")
-        for name in ("global_batch", "micro_batch", "max_bad_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("clip_norm", "patience"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptimSection(OptimConfig):
-    layer_decay: float = 1.0
-    """Each layer learns this much slower than the one above it; 1 makes no difference between them."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay must lie in (0, 1], got {self.layer_decay}")
+    layer_decay: Annotated[float, Range("(0, 1]")] = 1.0
+    """Learning rate of each layer as a share of the one above it; 1 gives all layers the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneEvalSection:
-    per_epoch: int = 1
+    per_epoch: Count = 1
     """Evaluations on data.dev in each epoch."""
 
-    worst: int = 5
+    worst: Annotated[CountOrZero, MAY_CHANGE] = 5
     """Sentences to show with gold and predicted tags side by side, those with most mistakes."""
 
     def __post_init__(self):
-        if self.per_epoch < 1:
-            raise ValueError(f"per_epoch must be at least 1, got {self.per_epoch}")
-        if self.worst < 0:
-            raise ValueError(f"worst must be at least 0, got {self.worst}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneRunSection:
-    dir: str = ""
+    dir: Annotated[str, MAY_CHANGE] = ""
     """Folder of the run: a folder for each seed, scores.json, and the best tagger in export. Default: runs/RECIPE."""
 
-    seeds: list[int] = field(default_factory=lambda: [0])
-    """One training for each: the key of its initial head, order and dropout. Several give mean and deviation."""
+    seeds: Annotated[list[Seed], MAY_CHANGE] = field(default_factory=lambda: [0])
+    """One training for each seed, the key of its initial head, order and dropout. Several give mean and deviation."""
 
-    save_every: int = 200
-    """A checkpoint every so many steps, and at each evaluation."""
+    save_every: Annotated[Count, MAY_CHANGE] = 200
+    """Steps between checkpoints; every evaluation gets one too."""
 
-    keep: int = 2
-    """Newest checkpoints to keep, beside the one with the best dev score."""
+    keep: Annotated[Kept, MAY_CHANGE] = 2
+    """Newest checkpoints to keep, beside the one with the best dev score. At least 2, in case one is damaged."""
 
-    log_every: int = 20
-    """A line in metrics.jsonl every so many steps."""
+    log_every: Annotated[Count, MAY_CHANGE] = 20
+    """Steps between lines in metrics.jsonl."""
 
-    trackers: list[str] = field(default_factory=list)
+    trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Accelerate trackers that get the metrics too: tensorboard (extra track), wandb, ..."""
 
     def __post_init__(self):
+        check_bounds(self)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds must be distinct and at least one, got {self.seeds}")
-        for seed in self.seeds:
-            if not 0 <= seed < 2**63:
-                raise ValueError(f"seeds must lie between 0 and {2**63 - 1}, got {seed}")
-        for name in ("save_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.keep < 2:
-            raise ValueError(f"keep must be at least 2 (a damaged checkpoint needs a predecessor), got {self.keep}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,16 +142,6 @@ class FinetuneRecipe:
     optim: TuneOptimSection = field(default_factory=TuneOptimSection)
     eval: TuneEvalSection = field(default_factory=TuneEvalSection)
     run: TuneRunSection = field(default_factory=TuneRunSection)
-
-
-# What may differ when a run goes on: places and habits, not what is computed. Data is known by its fingerprint.
-MAY_CHANGE = frozenset(
-    {
-        *("data.train", "data.dev", "data.test", "data.errors", "model.init", "model.like"),
-        *("train.micro_batch", "train.max_bad_steps", "eval.worst"),
-        *("run.dir", "run.seeds", "run.save_every", "run.keep", "run.log_every", "run.trackers"),
-    }
-)
 
 
 def read_finetune_recipe(name: str, changes: Iterable[str] = ()) -> FinetuneRecipe:

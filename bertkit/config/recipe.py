@@ -1,16 +1,19 @@
-"""A recipe's name and key=value changes enter, one checked and frozen `Recipe` leaves. Nothing heavy is imported."""
+"""A recipe's name and key=value changes become one checked and frozen `Recipe`. Nothing heavy is imported."""
 
 import os
-from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from bertkit.config.fields import build, coerce, override, plain
-from bertkit.config.sections import BUDGETS, EvalConfig, OptimConfig, RunConfig, TrainConfig
-from bertkit.model.config import BertConfig, ModernBertConfig
+from bertkit.config.fields import MAY_CHANGE, Sections, build, build_field, entries, override, plain
+from bertkit.config.model_section import SET_BY_TOKENIZER, ModelSection, model_sections
+from bertkit.config.sections import BUDGETS, HeldOutConfig, OptimConfig, RunConfig, TrainConfig
+from bertkit.config.values import coerce
+from bertkit.config.yaml_text import load_yaml
+from data_pipelines.bounds import Range
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import read_manifest
@@ -26,11 +29,14 @@ Verb = Literal["pretrain", "finetune"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection(PrepareConfig, CorpusConfig):
-    prepared: str | None = None
+    # A corpus or a prepared folder that moved is known by its fingerprint.
+    corpus: Annotated[list[str], MAY_CHANGE]
+
+    prepared: Annotated[str | None, MAY_CHANGE] = None
     """Folder that `bertkit prepare` made, of one set or of merged parts, in place of data.corpus. It brings its
     tokenizer, data.seq_len and all else that its rows were made with."""
 
-    cache_dir: str | None = None
+    cache_dir: Annotated[str | None, MAY_CHANGE] = None
     """Where trained tokenizers and prepared shards are kept for the next run; default: $BERTKIT_CACHE or
     ~/.cache/bertkit."""
 
@@ -47,49 +53,8 @@ class TokenizerSection(TokenizerConfig):
     path: str | None = None
     """Folder with a tokenizer.json to use as it is, or hf:NAME to download one; none trains one on the corpus."""
 
-    extend: int = 0
+    extend: Annotated[int, Range("[0, inf)")] = 0
     """New tokens to add to a given tokenizer: what the corpus would merge next."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.extend < 0:
-            raise ValueError(f"extend must be at least 0, got {self.extend}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewModel:
-    embeddings: Literal["random", "neighbors"] = "random"
-    """How token embeddings start: random, or from which tokens stand beside each other in the corpus. Counting them
-    takes seconds, which belong to train.minutes, and saves many steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BertSection(NewModel, BertConfig):
-    architecture: Literal["bert"]
-    """bert, the classic encoder."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModernBertSection(NewModel, ModernBertConfig):
-    architecture: Literal["modernbert"]
-    """modernbert, the modern encoder."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportedSection:
-    architecture: Literal["imported"]
-    """imported, whatever the folder holds."""
-
-    init: str
-    """What to go on from, weights and tokenizer: a Hugging Face folder of a BERT or ModernBERT, an export, a run, or
-    hf:NAME to download one."""
-
-    old_domain: list[str] = field(default_factory=list)
-    """Text like the model was trained on before, if you have any: its loss is reported before and after."""
-
-
-# Far beyond any encoder: a number above is a slip, and would be found out only when memory or patience ends.
-_MOST = {"hidden_size": 2**20, "intermediate_size": 2**22, "max_position_embeddings": 2**24, "num_hidden_layers": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,58 +62,45 @@ class Recipe:
     data: DataSection
     tokenizer: TokenizerSection = field(default_factory=TokenizerSection)
     mask: MaskConfig = field(default_factory=MaskConfig)
-    model: BertSection | ModernBertSection | ImportedSection
+    model: Annotated[ModelSection, Sections("architecture", model_sections)]
     train: TrainConfig
     optim: OptimConfig = field(default_factory=OptimConfig)
-    eval: EvalConfig = field(default_factory=EvalConfig)
+    eval: HeldOutConfig = field(default_factory=HeldOutConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self):
-        if isinstance(self.model, ImportedSection):
-            if self.tokenizer.path is not None:
-                raise ValueError("tokenizer.path has no place beside model.init, whose folder brings the tokenizer")
-            return
-        for name, most in _MOST.items():
-            if getattr(self.model, name) > most:
-                raise ValueError(f"model.{name} must be at most {most}, got {getattr(self.model, name)}")
-        if self.data.seq_len > self.model.max_position_embeddings:
-            raise ValueError(
-                f"data.seq_len={self.data.seq_len} is longer than "
-                f"model.max_position_embeddings={self.model.max_position_embeddings}; raise the latter"
-            )
-        if self.tokenizer.extend and self.tokenizer.path is None:
+        if self.model.init is not None and self.tokenizer.path is not None:
+            raise ValueError("tokenizer.path has no place beside model.init, whose folder brings the tokenizer")
+        if self.tokenizer.extend and self.model.init is None and self.tokenizer.path is None:
             raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
-
-
-# The tokenizer decides these; a recipe that set them could only contradict it.
-NOT_IN_A_RECIPE = ("model.vocab_size", "model.pad_token_id")
-
-# What may differ when a run goes on: places, machine and habits, not what is computed. A corpus or a prepared folder
-# that moved is known by its fingerprint; a smaller micro_batch changes rounding and dropout draws only.
-MAY_CHANGE = {
-    *(
-        "data.corpus",
-        "data.prepared",
-        "data.cache_dir",
-        "model.old_domain",
-        "train.micro_batch",
-        "train.max_bad_steps",
-        "train.gradient_checkpointing",
-    ),
-    *("run.dir", "run.save_every", "run.keep", "run.log_every", "run.num_workers", "run.trackers"),
-    *("eval.every", "eval.max_rows", "eval.mask_rate"),
-}
+        longest = getattr(self.model, "max_position_embeddings", None)
+        if longest is not None and self.data.seq_len > longest:
+            raise ValueError(
+                f"data.seq_len={self.data.seq_len} is longer than model.max_position_embeddings={longest}; "
+                "raise the latter"
+            )
 
 
 def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
     """The recipe of this name (or path), with `key=value` changes on top."""
-    values = recipe_values(name, changes, "pretrain")
-    for key in _flat(values):
-        if key in NOT_IN_A_RECIPE:
-            raise ValueError(f"{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    values = _pretraining_values(name, changes)
     if _prepared(values) is not None:
         values = _with_settings_of_folder(values)
     return build(Recipe, values)
+
+
+def read_sections(name: str, *sections: str, changes: Iterable[str] = ()) -> tuple[Any, ...]:
+    """Only these sections of the recipe of this name (or path); what the others say or lack does not matter."""
+    values = _pretraining_values(name, changes)
+    return tuple(build_field(Recipe, section, values) for section in sections)
+
+
+def _pretraining_values(name: str, changes: Iterable[str]) -> dict[str, Any]:
+    values = recipe_values(name, changes, "pretrain")
+    for key in SET_BY_TOKENIZER:
+        if isinstance(values.get("model"), dict) and key in values["model"]:
+            raise ValueError(f"model.{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    return values
 
 
 def recipe_values(name: str, changes: Iterable[str], verb: Verb) -> dict[str, Any]:
@@ -160,8 +112,7 @@ def recipe_values(name: str, changes: Iterable[str], verb: Verb) -> dict[str, An
     changed: dict[str, Any] = {}
     for change in changes:
         override(changed, change)
-    values = _merge(values, changed)
-    return _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, values)
+    return _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, _merge(values, changed))
 
 
 def recipe_path(name: str, verb: Verb = "pretrain") -> Path:
@@ -196,25 +147,21 @@ def to_yaml(recipe: Any) -> str:
     """The resolved recipe, of either verb, as a file that runs again."""
     values = plain(recipe)
     values["train"] = {k: v for k, v in values["train"].items() if k not in BUDGETS or v is not None}
-    if isinstance(recipe, Recipe):
-        if recipe.data.prepared is not None:
-            # A segmenter of one's own has a name that no recipe can hold.
-            del values["tokenizer"], values["data"]["corpus"], values["data"]["segmenter"]
-        values["model"] = {
-            "architecture": values["model"].pop("architecture"),
-            **{key: value for key, value in values["model"].items() if f"model.{key}" not in NOT_IN_A_RECIPE},
-        }
+    if values["data"].get("prepared") is not None:
+        # The folder brings these; and a segmenter of one's own has a name that no recipe can hold.
+        del values["tokenizer"], values["data"]["corpus"], values["data"]["segmenter"]
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=118)
 
 
-def forbidden_changes(before: str, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> list[str]:
-    """What keeps a run from going on: `key: old -> new` for each change that would alter what is computed."""
+def forbidden_changes(before: str, recipe: Any) -> list[str]:
+    """What keeps a run from resuming: `key: old -> new` for each change that would alter what is computed. A key that
+    the run's recipe does not have yet had its default."""
     old, new = _flat(yaml.safe_load(before) or {}), _flat(yaml.safe_load(to_yaml(recipe)))
-    return [
-        f"{key}: {old.get(key)!r} -> {new.get(key)!r}"
-        for key in {**old, **new}
-        if old.get(key) != new.get(key) and key not in may_change
-    ]
+    known = {entry.key: entry for entry in entries(recipe)}
+    defaults = {key: plain(known[key].default) for key in new if known[key].default is not MISSING}
+    old = {**defaults, **old}
+    fixed = [key for key in {**old, **new} if key not in known or MAY_CHANGE not in known[key].marks]
+    return [f"{key}: {old.get(key)!r} -> {new.get(key)!r}" for key in fixed if old.get(key) != new.get(key)]
 
 
 def _prepared(values: dict[str, Any]) -> str | None:
@@ -261,21 +208,23 @@ def _made_with(folder: str) -> dict[str, Any]:
     return {key: value for key, value in made_with.items() if key in DataSection.__dataclass_fields__}
 
 
-def _load(path: Path, verb: Verb, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _load(path: Path, verb: Verb, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A recipe file on top of the one that its `base` names."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        values = load_yaml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no recipe; a recipe is sections such as data, model, train")
     base = values.pop("base", None)
     if base is None:
         return values
     base_path = recipe_path(str(base), verb)
-    if base_path in (path, *below):
+    if base_path in (path, *above):
         raise ValueError(f"{path}: base {base!r} leads back to a recipe that builds on this one")
-    return _merge(_load(base_path, verb, (path, *below)), values)
+    return _merge(_load(base_path, verb, (path, *above)), values)
 
 
 def _of_another_verb(name: str, verb: Verb) -> str:
@@ -297,9 +246,8 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     for name, section in above.items():
         under = merged.get(name, {})
         if not isinstance(under, dict) or not isinstance(section, dict):
-            merged[name] = (
-                section if isinstance(under, dict) or name == "task" else under
-            )  # `build` will complain of it
+            # Where one is a section and the other is not, the other stays: `build` refuses it.
+            merged[name] = under if isinstance(section, dict) else section
             continue
         if name == "train" and any(budget in section for budget in BUDGETS):
             under = {key: value for key, value in under.items() if key not in BUDGETS}
@@ -307,27 +255,6 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
             under = {}
         merged[name] = {**under, **section}
     return merged
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """A key written twice is a mistake, not a choice of the last one; and no text of a few lines stands for a value of
-    a billion, as aliases of aliases would."""
-
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} is written twice", node.start_mark
-                )
-            seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None)
-        return super().construct_mapping(node, deep)
-
-    def compose_node(self, parent, index):
-        if self.check_event(yaml.events.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "an alias (*name); write the value out", mark)
-        return super().compose_node(parent, index)
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

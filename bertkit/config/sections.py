@@ -1,78 +1,75 @@
-"""Every setting of the training loop with its default and its help, free of heavy imports."""
+"""Every setting of training and evaluation with its default and its help, free of heavy imports."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
+from bertkit.config.fields import MAY_CHANGE
+from data_pipelines.bounds import Range, check_bounds
 from data_pipelines.text.config import CorpusConfig
 
 BUDGETS = ("steps", "tokens", "minutes")
 
+Count = Annotated[int, Range("[1, inf)")]
+CountOrZero = Annotated[int, Range("[0, inf)")]
+# The high ends of a batch and of a budget are far beyond any run: a number above is a slip.
+Batch = Annotated[int, Range("[1, 2**31]")]
+Share = Annotated[float, Range("[0, 1]")]
+Positive = Annotated[float, Range("(0, inf)")]
+NotNegative = Annotated[float, Range("[0, inf)")]
+Decay = Annotated[float, Range("[0, 1)")]
+Seed = Annotated[int, Range("[0, 2**63)")]
+# A damaged checkpoint needs a predecessor.
+Kept = Annotated[int, Range("[2, inf)")]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    steps: int | None = None
+    steps: Annotated[int | None, Range("[0, 2**40]")] = None
     """Optimizer steps. Give one of steps, tokens and minutes."""
 
-    tokens: float | None = None
+    tokens: Annotated[float | None, Range("(0, 1e18]")] = None
     """Tokens to train on, repeats counted; turned into steps from the mean length of a row."""
 
-    minutes: float | None = None
+    minutes: Annotated[float | None, Range("(0, 1e18]")] = None
     """Training time. A few steps are timed once; the number of steps that fits is written down and stays fixed."""
 
-    global_batch: int = 256
+    global_batch: Batch = 256
     """Rows in one optimizer step, over all processes and micro-batches."""
 
-    first_batch: int | None = None
+    first_batch: Batch | None = None
     """Rows in the first steps; doubled until it is global_batch. None starts with global_batch."""
 
-    batch_warmup: float = 0.1
+    batch_warmup: Share = 0.1
     """Share of the steps in which the batch grows from first_batch to global_batch."""
 
-    micro_batch: int = 32
-    """Rows a process computes at once: memory and speed. The result differs only by rounding and dropout draws."""
+    micro_batch: Annotated[Batch, MAY_CHANGE] = 32
+    """Rows that a process computes at once: more need more memory and are faster. The result differs only by rounding
+    and by the random draws of dropout."""
 
-    clip_norm: float = 1.0
-    """Gradients are scaled down to this norm; 0 leaves them."""
+    clip_norm: NotNegative = 1.0
+    """Largest norm of the gradients; larger ones are scaled down to it. 0 leaves them as they are."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
     """fp32, or bf16 for the matrix products (weights stay fp32). On CPUs without AMX bf16 is slower."""
 
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Annotated[bool, MAY_CHANGE] = False
     """Recompute each layer in the backward pass: about a third more time, far less memory."""
 
     compile: bool = False
-    """Compile the model with torch.compile; it is meant for GPUs, and takes long for the first steps."""
+    """Compile the model with torch.compile. It is meant for GPUs, and the first steps take long."""
 
-    max_bad_steps: int = 10
-    """So many steps in a row with a loss or gradient that is not finite end the run; fewer are skipped."""
+    max_bad_steps: Annotated[Count, MAY_CHANGE] = 10
+    """A step whose loss or gradient is not finite is skipped; this many in a row end the run."""
 
     def __post_init__(self):
+        check_bounds(self)
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none"
             raise ValueError(f"steps, tokens, minutes: exactly one says how long to train, got {found}")
-        if self.steps is not None and self.steps < 0:
-            raise ValueError(f"steps must be at least 0, got {self.steps}")
-        if self.steps is not None and self.steps > 2**40:
-            raise ValueError(f"steps must be at most {2**40}, got {self.steps}")
-        for name in ("tokens", "minutes"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} must be greater than 0, got {value}")
-            if value is not None and value > 1e18:
-                raise ValueError(f"{name} must be at most 1e18, got {value}")
-        for name in ("global_batch", "micro_batch", "max_bad_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-            if getattr(self, name) > 2**31:
-                raise ValueError(f"{name} must be at most {2**31}, got {getattr(self, name)}")
-        if self.clip_norm < 0:
-            raise ValueError(f"clip_norm must be at least 0, got {self.clip_norm}")
-        if not 0 <= self.batch_warmup <= 1:
-            raise ValueError(f"batch_warmup must lie in [0, 1], got {self.batch_warmup}")
         if self.first_batch is not None:
-            growth = self.global_batch / self.first_batch if self.first_batch > 0 else 0
-            if growth not in (2**doublings for doublings in range(32)):
+            doublings = self.global_batch / self.first_batch
+            if doublings not in (2**number for number in range(32)):
                 raise ValueError(
                     f"first_batch must reach global_batch={self.global_batch} by doubling, got {self.first_batch}"
                 )
@@ -83,88 +80,79 @@ class OptimConfig:
     name: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the matrices inside the layers and adamw for the rest."""
 
-    lr: float = 5e-4
-    """Highest learning rate of AdamW."""
+    lr: Positive = 5e-4
+    """Peak learning rate of AdamW."""
 
-    muon_lr: float = 2e-3
-    """Highest learning rate of Muon; its updates have the size of AdamW's, so the same order of numbers fits."""
+    muon_lr: Positive = 2e-3
+    """Peak learning rate of Muon; its updates have the size of AdamW's, so values of the same order fit."""
 
-    betas: tuple[float, ...] = (0.9, 0.98)
-    """AdamW: how slowly the mean and the spread of the gradients are forgotten."""
+    betas: tuple[Decay, ...] = (0.9, 0.98)
+    """Adam's beta1 and beta2."""
 
-    eps: float = 1e-6
-    """AdamW: added to the spread."""
+    eps: Positive = 1e-6
+    """Adam's epsilon."""
 
-    momentum: float = 0.95
-    """Muon: how slowly the mean of the gradients is forgotten."""
+    momentum: Decay = 0.95
+    """Muon's momentum."""
 
-    weight_decay: float = 0.01
-    """Decay of the matrices of linear layers; biases, norms and embeddings never decay."""
+    weight_decay: NotNegative = 0.01
+    """Weight decay of the matrices of linear layers; biases, norms and embeddings never decay."""
 
     schedule: Literal["linear", "cosine", "wsd"] = "linear"
-    """After the warmup: down in a straight line, as a cosine, or constant and then down (wsd)."""
+    """The learning rate after warmup: falling linearly, falling as a cosine, or constant and falling at the end
+    (wsd: warmup, stable, decay)."""
 
-    warmup: float = 0.06
-    """Share of the steps in which the rate rises to its highest value."""
+    warmup: Share = 0.06
+    """Share of the steps in which the learning rate rises to its peak."""
 
-    decay: float = 0.2
-    """Share of the steps, at the end, in which the rate falls (wsd only)."""
+    decay: Share = 0.2
+    """Share of the steps, at the end, in which the learning rate falls (wsd only)."""
 
-    final_lr: float = 0.0
-    """The rate at the end as a share of the highest."""
+    final_lr: Share = 0.0
+    """Learning rate at the end, as a share of the peak."""
 
     def __post_init__(self):
-        for name in ("lr", "muon_lr", "eps"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)}")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas must be two numbers in [0, 1), got {list(self.betas)}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
-        for name in ("warmup", "decay", "final_lr"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
+        check_bounds(self)
+        if len(self.betas) != 2:
+            raise ValueError(f"betas must be two numbers, got {list(self.betas)}")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:
             raise ValueError(f"warmup + decay must not exceed 1, got {self.warmup} + {self.decay}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalConfig:
-    every: int = 1000
-    """Evaluate on the held-out split every so many steps, and at the end; 0 only at the end."""
+class HeldOutConfig:
+    """How a run measures itself on held-out text while it trains: the section `eval`."""
 
-    max_rows: int = 1000
-    """Held-out rows looked at, always the same ones."""
+    every: Annotated[CountOrZero, MAY_CHANGE] = 1000
+    """Steps between evaluations on the held-out split; the last step is always evaluated. 0: only the last step."""
 
-    mask_rate: float = 0.15
-    """Share of masked tokens in evaluation, apart from mask.rate, so that runs compare."""
+    max_rows: Annotated[Count, MAY_CHANGE] = 1000
+    """Held-out rows to evaluate on, always the same ones."""
+
+    mask_rate: Annotated[float, Range("(0, 1)"), MAY_CHANGE] = 0.15
+    """Share of masked tokens in evaluation. It does not follow mask.rate, so that runs compare."""
 
     def __post_init__(self):
-        if self.every < 0:
-            raise ValueError(f"every must be at least 0, got {self.every}")
-        if self.max_rows < 1:
-            raise ValueError(f"max_rows must be at least 1, got {self.max_rows}")
-        if not 0 < self.mask_rate < 1:
-            raise ValueError(f"mask_rate must lie in (0, 1), got {self.mask_rate}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    seq_len: int = 128
+    """What the verb `evaluate` is asked for."""
+
+    seq_len: Annotated[int, Range("[8, inf)")] = 128
     """Longest row in tokens; never more than the model has positions for."""
 
-    mask_rate: float = EvalConfig.mask_rate
+    mask_rate: Annotated[float, Range("(0, 1)")] = HeldOutConfig.mask_rate
     """Share of masked tokens."""
 
-    max_rows: int = 2000
-    """Rows looked at for loss and accuracy."""
+    max_rows: Count = 2000
+    """Rows to measure loss and accuracy on."""
 
-    words: int = 2000
-    """Words looked at for pseudo-perplexity, one forward pass for each piece; 0 leaves it out."""
+    words: CountOrZero = 2000
+    """Words to measure pseudo-perplexity on, one forward pass for each subword; 0 leaves it out."""
 
-    micro_batch: int = 32
+    micro_batch: Count = 32
     """Rows computed at once."""
 
     documents: Literal["blank-line", "line"] = CorpusConfig.documents
@@ -174,43 +162,31 @@ class EvaluateConfig:
     """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
 
     def __post_init__(self):
-        for name, least in (("seq_len", 8), ("max_rows", 1), ("words", 0), ("micro_batch", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not 0 < self.mask_rate < 1:
-            raise ValueError(f"mask_rate must lie in (0, 1), got {self.mask_rate}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    dir: str = ""
+    dir: Annotated[str, MAY_CHANGE] = ""
     """Folder of the run: checkpoints, metrics.jsonl, the resolved recipe, the export. Default: runs/RECIPE."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Key of every random decision: initial weights, order, masks, dropout."""
 
-    save_every: int = 1000
-    """A checkpoint every so many steps, and at the end."""
+    save_every: Annotated[Count, MAY_CHANGE] = 1000
+    """Steps between checkpoints; the last step always gets one."""
 
-    keep: int = 2
-    """Newest checkpoints to keep, beside the one with the best held-out loss."""
+    keep: Annotated[Kept, MAY_CHANGE] = 2
+    """Newest checkpoints to keep, beside the one with the best held-out loss. At least 2, in case one is damaged."""
 
-    log_every: int = 20
-    """A line in metrics.jsonl every so many steps."""
+    log_every: Annotated[Count, MAY_CHANGE] = 20
+    """Steps between lines in metrics.jsonl."""
 
-    num_workers: int = 1
-    """Processes that read and mask ahead of the training, for each rank; 0 does it in between."""
+    num_workers: Annotated[int, Range("[0, 64]"), MAY_CHANGE] = 1
+    """Processes of each rank that read and mask batches ahead of training; 0 does it between the steps."""
 
-    trackers: list[str] = field(default_factory=list)
+    trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Accelerate trackers that get the metrics too: tensorboard (extra track), wandb, ..."""
 
     def __post_init__(self):
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must lie between 0 and {2**63 - 1}, got {self.seed}")
-        for name in ("save_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.keep < 2:
-            raise ValueError(f"keep must be at least 2 (a damaged checkpoint needs a predecessor), got {self.keep}")
-        if not 0 <= self.num_workers <= 64:
-            raise ValueError(f"num_workers must lie between 0 and 64, got {self.num_workers}")
+        check_bounds(self)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from bertkit.config.finetune import MAY_CHANGE, FinetuneRecipe
-from bertkit.config.recipe import read_recipe
+from bertkit.config.finetune import FinetuneRecipe
+from bertkit.config.recipe import read_sections
 from bertkit.hf.folder import HUB_PREFIX, check_named
 from bertkit.run.folder import check_batch, check_recipe
 from data_pipelines.labels.tagged import check_source
@@ -12,7 +12,7 @@ from data_pipelines.labels.tagged import check_source
 def check_start(recipe: FinetuneRecipe) -> None:
     """Refuse what can be seen to fail without reading the data or the model."""
     check_batch(recipe.train.global_batch)
-    check_recipe(Path(recipe.run.dir), recipe, MAY_CHANGE)
+    check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):
         check_source(source)
     if recipe.model.init:
@@ -20,4 +20,4 @@ def check_start(recipe: FinetuneRecipe) -> None:
     elif Path(recipe.model.like).is_dir():
         check_named(recipe.model.like)
     elif not recipe.model.like.startswith(HUB_PREFIX):
-        read_recipe(recipe.model.like, ["data.corpus=none"])
+        read_sections(recipe.model.like, "model", "tokenizer")

@@ -2,20 +2,19 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import bertkit
 from bertkit.config.fields import part
 from bertkit.config.finetune import FinetuneRecipe
-from bertkit.config.recipe import BertSection, ImportedSection, read_recipe
+from bertkit.config.recipe import read_sections
 from bertkit.finetune.data import Labeled
 from bertkit.hf import Model, load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
 from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.model.build import Encoder
-from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
+from bertkit.model.config import EncoderConfig
 from bertkit.run.lock import locked
 from data_pipelines import durable
 from data_pipelines.labels.tagged import Sentence
@@ -117,18 +116,16 @@ def _pretrained(given: Given, labeled: Labeled, head: type[Head]) -> Start:
 def _shape_of_recipe(
     recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], None]
 ) -> tuple[EncoderConfig, Tokenizer]:
-    like = read_recipe(recipe.model.like, ["data.corpus=none"])
-    if isinstance(like.model, ImportedSection):
+    model, trained_like = read_sections(recipe.model.like, "model", "tokenizer")
+    if model.init is not None:
         raise ValueError(f"model.like={recipe.model.like} goes on from a folder and has no shape; name that folder")
     folder = Path(recipe.run.dir) / "tokenizer"
     with locked(folder.with_name(".tokenizer.lock"), wait=True):
         if not folder.is_dir():
-            say(f"training a {like.tokenizer.kind} tokenizer on the training sentences")
-            _train_tokenizer(labeled.train, part(like.tokenizer, TokenizerConfig), folder)
+            say(f"training a {trained_like.kind} tokenizer on the training sentences")
+            _train_tokenizer(labeled.train, part(trained_like, TokenizerConfig), folder)
     tokenizer = load_tokenizer(folder)
-    cls: type[EncoderConfig] = BertConfig if isinstance(like.model, BertSection) else ModernBertConfig
-    shape = part(like.model, cls)
-    return replace(shape, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id), tokenizer
+    return model.encoder_config(tokenizer.vocab_size, tokenizer.special.pad_id), tokenizer
 
 
 def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, folder: Path) -> None:

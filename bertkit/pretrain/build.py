@@ -7,10 +7,8 @@ from pathlib import Path
 from torch import Tensor
 
 import bertkit
-from bertkit.config.fields import part
-from bertkit.config.recipe import BertSection, ImportedSection, Recipe
+from bertkit.config.recipe import Recipe
 from bertkit.model import Bert, MaskedLM, ModernBert, build_encoder
-from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig
 from bertkit.pretrain.inputs import Inputs
 from bertkit.pretrain.neighbors import start_from_neighbors
 from data_pipelines.masks.keyed import fold
@@ -22,10 +20,7 @@ def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
     """The model at step 0."""
     if inputs.init is not None:
         return import_model(inputs.init, inputs)
-    assert not isinstance(recipe.model, ImportedSection), "its folder is among the inputs"
-    cls: type[EncoderConfig] = BertConfig if isinstance(recipe.model, BertSection) else ModernBertConfig
-    tokenizer = inputs.tokenizer
-    config = replace(part(recipe.model, cls), vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id)
+    config = recipe.model.encoder_config(inputs.tokenizer.vocab_size, inputs.tokenizer.special.pad_id)
     encoder_seed, head_seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
     return MaskedLM(build_encoder(config, encoder_seed), head_seed)
 
@@ -33,7 +28,7 @@ def build_model(recipe: Recipe, inputs: Inputs) -> MaskedLM:
 def warm_start(model: MaskedLM, recipe: Recipe, inputs: Inputs) -> float:
     """Give the embeddings of a new model the start its recipe asks for; says how many seconds that took."""
     start = time.perf_counter()
-    if getattr(recipe.model, "embeddings", "random") == "neighbors":
+    if recipe.model.embeddings == "neighbors":
         start_from_neighbors(model, inputs.train, inputs.tokenizer.special.special_ids, recipe.run.seed)
     return time.perf_counter() - start
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.config.fields import part, plain
-from bertkit.config.recipe import ImportedSection, Recipe
+from bertkit.config.recipe import Recipe
 from bertkit.hf import load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
 from bertkit.model import SequenceClassifier, TokenTagger
@@ -58,7 +58,7 @@ class Inputs(NamedTuple):
 def prepare_inputs(recipe: Recipe, loud: bool = True) -> Inputs:
     """Find or make the tokenizer and the shards that the recipe asks for; `loud` shows progress."""
     cache = cache_folder(recipe.data.cache_dir)
-    init = resolve(recipe.model.init) if isinstance(recipe.model, ImportedSection) else None
+    init = None if recipe.model.init is None else resolve(recipe.model.init)
     if init is not None:
         _check_init(init, recipe.data.seq_len)
     if recipe.data.prepared is not None:
@@ -195,9 +195,9 @@ def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Pa
 
 
 def _old_domain(recipe: Recipe, tokenizer_folder: Path, cache: Path, loud: bool) -> Rows | None:
-    if not isinstance(recipe.model, ImportedSection) or not recipe.model.old_domain:
+    if not recipe.model.old_domain:
         return None
-    corpus = part(replace(recipe.data, corpus=recipe.model.old_domain, prepared=None), CorpusConfig)
+    corpus = part(replace(recipe.data, corpus=list(recipe.model.old_domain), prepared=None), CorpusConfig)
     config = replace(part(recipe.data, PrepareConfig), validation_share=0.0)
     text = fingerprint_text(corpus, cache)
     return open_rows(_rows_folder(corpus, text, tokenizer_folder, config, cache, loud), "train")

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import bertkit
-from bertkit.config.recipe import ImportedSection, Recipe, to_yaml
+from bertkit.config.recipe import Recipe, to_yaml
 from bertkit.hf import Model
 from data_pipelines import durable
 from data_pipelines.rows.manifest import read_manifest
@@ -47,9 +47,7 @@ def model_card(recipe: Recipe, facts: dict[str, Any], scores: dict[str, Any] | N
     if recipe.data.prepared is not None:
         sources = [source["name"] for source in read_manifest(Path(recipe.data.prepared))["identity"]["sources"]]
     names = [Path(source).name for source in sources]
-    kind = (
-        f"went on from {recipe.model.init}" if isinstance(recipe.model, ImportedSection) else recipe.model.architecture
-    )
+    kind = recipe.model.architecture if recipe.model.init is None else f"went on from {recipe.model.init}"
     lines = [
         f"A masked-language model ({kind}, {facts['parameters']:,} parameters) pretrained with "
         f"[bertkit](https://pypi.org/project/bertkit/) {bertkit.__version__}.",

@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bertkit.config.fields import part
-from bertkit.config.recipe import MAY_CHANGE, ImportedSection, Recipe, forbidden_changes, to_yaml
+from bertkit.config.recipe import Recipe, forbidden_changes, to_yaml
 from bertkit.hf.folder import check_named
 from data_pipelines import durable
 from data_pipelines.text.config import CorpusConfig
@@ -27,11 +27,12 @@ def check_start(recipe: Recipe) -> None:
     if recipe.data.cache_dir is not None:
         _check_no_file("data.cache_dir", Path(recipe.data.cache_dir))
     given: dict[str, tuple[str | None, Callable[[Path], Any]]]
-    given = {"tokenizer.path": (recipe.tokenizer.path, find_tokenizer)}
-    if isinstance(recipe.model, ImportedSection):
-        given["model.init"] = (recipe.model.init, check_named)
-        if recipe.model.old_domain:
-            find_sources(CorpusConfig(corpus=recipe.model.old_domain))
+    given = {
+        "tokenizer.path": (recipe.tokenizer.path, find_tokenizer),
+        "model.init": (recipe.model.init, check_named),
+    }
+    if recipe.model.old_domain:
+        find_sources(CorpusConfig(corpus=list(recipe.model.old_domain)))
     for key, (path, check) in given.items():
         if path is None or path.startswith("hf:"):
             continue
@@ -45,7 +46,7 @@ def num_launched() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHANGE) -> None:
+def check_recipe(folder: Path, recipe: Any) -> None:
     """Refuse a folder that belongs to another recipe, or to something else; a new or empty one is fine."""
     _check_no_file("run.dir", folder)
     if not folder.exists():
@@ -57,7 +58,7 @@ def check_recipe(folder: Path, recipe: Any, may_change: Container[str] = MAY_CHA
         return
     if RECIPE not in found:
         raise ValueError(f"run.dir={folder} holds other things ({found[0]}) and no run; choose an empty folder")
-    changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe, may_change)
+    changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe)
     if changes:
         raise ValueError(
             f"{folder} holds a run of another recipe ({'; '.join(changes)}); "

@@ -2,24 +2,27 @@
 
 import argparse
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
-from bertkit.config.fields import add_flags, build, entries, from_flags, override, part, plain
+from bertkit.config.fields import Sections, add_flags, build, entries, from_flags, override, part, plain
+from data_pipelines.bounds import OneOf, Range, check_bounds
+from data_pipelines.table import Table
+
+COLORS = Table("color", {"red": "", "green": ""})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inner:
-    rate: float = 0.5
+    rate: Annotated[float, Range("(0, 1)")] = 0.5
     """A rate."""
 
     kind: Literal["soft", "hard"] = "soft"
     """A kind."""
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate must lie in (0, 1), got {self.rate}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,14 @@ def test_yaml_values_and_command_line_text_build_the_same_config():
         ("inner.rate=2", "inner.rate must lie in (0, 1), got 2.0"),
         ("steps=2.5", "steps must be a whole number, got '2.5'"),
         ("steps=true", "steps must be a whole number, got 'true'"),
+        ("steps=010", "steps: '010' begins with 0, which means base 8 in YAML; write '10'"),
+        ("steps=-0_12", "write '-12'"),
+        ("inner.rate=1:30", "inner.rate: '1:30' means base 60 in YAML"),
+        (f"steps={'9' * 5000}", "steps is too large, got '999999"),
+        (f"steps={'9' * 400}", "steps is too large, got '999999"),
+        ("steps=1e999", "steps is too large, got '1e999'"),
+        ("inner.rate=inf", "inner.rate must be a number, got 'inf'"),
+        ("paths=[a", "paths is not a list that YAML can read: '[a'"),
         ("fast=maybe", "fast must be true or false, got 'maybe'"),
         ("inner=3", "inner holds keys of its own"),
     ],
@@ -109,19 +120,22 @@ class Square:
     """Across."""
 
 
+FIGURES = {"circle": Circle, "square": Square}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    figure: Circle | Square
+    figure: Annotated[Any, Sections("shape", lambda: FIGURES)]
     """What is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Colored(Inner):
-    color: str = "red"
+    color: Annotated[str, OneOf(COLORS)] = "red"
     """A color."""
 
 
-def test_a_group_is_told_apart_by_its_one_valued_field():
+def test_a_group_is_told_apart_by_its_tag():
     assert build(Drawing, {"figure": {"shape": "circle", "radius": 2}}) == Drawing(
         figure=Circle(shape="circle", radius=2.0)
     )
@@ -151,4 +165,41 @@ def test_inherited_fields_bring_their_help_and_can_be_taken_out_again():
         "kind": "A kind.",
         "color": "A color.",
     }
-    assert part(Colored(rate=0.25, color="blue"), Inner) == Inner(rate=0.25)
+    assert part(Colored(rate=0.25, color="green"), Inner) == Inner(rate=0.25)
+
+
+def test_choices_of_a_table_are_listed_and_checked_as_it_stands_now():
+    (color,) = [entry for entry in entries(Colored) if entry.key == "color"]
+    assert color.choices == ("red", "green")
+    with pytest.raises(ValueError, match="color must be one of red, green, got 'gren'; did you mean 'green'"):
+        build(Colored, {"color": "gren"})
+    COLORS.add("blue", "")
+    assert color.choices == ("red", "green", "blue")
+    assert build(Colored, {"color": "blue"}).color == "blue"
+
+
+def test_a_kind_of_group_that_is_added_has_its_keys_at_once(monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Line:
+        shape: Literal["line"]
+        """Without width."""
+
+        length: float = 1.0
+        """From end to end."""
+
+    monkeypatch.setitem(FIGURES, "line", Line)
+    assert build(Drawing, {"figure": {"shape": "line", "length": "2"}}).figure == Line(shape="line", length=2.0)
+    assert {entry.key: entry.help for entry in entries(Drawing)}["figure.length"] == "From end to end."
+
+
+def test_an_object_lists_the_keys_of_the_groups_that_it_has():
+    assert [entry.key for entry in entries(Drawing(figure=Square(shape="square", side=2)))] == [
+        "figure.shape",
+        "figure.side",
+    ]
+
+
+def test_a_typo_is_told_before_what_is_missing():
+    for values in ({"inner": {"rat": 3}}, {"inner": {"rate": "much"}}, {"fast": "perhaps"}):
+        with pytest.raises(ValueError, match=r"did you mean|must be"):
+            build(Outer, values)

@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 import yaml
 
 from bertkit.config.fields import entries, part
-from bertkit.config.recipe import BertSection, Recipe, forbidden_changes, read_recipe, to_yaml
+from bertkit.config.finetune import FinetuneRecipe, read_finetune_recipe
+from bertkit.config.recipe import Recipe, forbidden_changes, read_recipe, read_sections, to_yaml
+from bertkit.model.config import BertConfig
+from bertkit.model.families import FAMILIES, Family
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
 
@@ -37,7 +41,7 @@ def test_the_budget_written_last_replaces_the_others():
 
 def test_another_architecture_starts_from_its_own_defaults():
     recipe = read_recipe("bert-mini", [CORPUS, "model.architecture=modernbert", "model.hidden_size=96"])
-    assert type(recipe.model).__name__ == "ModernBertSection"
+    assert recipe.model.architecture == "modernbert"
     assert (recipe.model.hidden_size, recipe.model.num_hidden_layers) == (96, 22)
 
 
@@ -50,6 +54,8 @@ def test_the_run_folder_is_named_after_the_recipe():
     ("changes", "complaint"),
     [
         ([], "data.corpus is missing"),
+        (["train.stps=3"], "unknown key 'train.stps'; did you mean 'train.steps'?"),
+        (["optim.name=adam"], "optim.name must be one of adamw, muon, got 'adam'; did you mean 'adamw'?"),
         ([CORPUS, "train.stps=3"], "unknown key 'train.stps'; did you mean 'train.steps'?"),
         ([CORPUS, "trian.steps=3"], "unknown key 'trian'; did you mean 'train'?"),
         ([CORPUS, "model.hiden_size=3"], "unknown key 'model.hiden_size'; did you mean 'model.hidden_size'?"),
@@ -58,7 +64,9 @@ def test_the_run_folder_is_named_after_the_recipe():
         ([CORPUS, "model.vocab_size=100"], "model.vocab_size comes from the tokenizer"),
         ([CORPUS, "data.seq_len=1024"], "model.max_position_embeddings=512"),
         ([CORPUS, "train.steps=3", "train.minutes=1"], "exactly one says how long"),
+        ([CORPUS, "model.hidden_size=9999999"], "model.hidden_size must be at most 1048576, got 9999999"),
         ([CORPUS, "train.steps=-1"], "train.steps must be at least 0, got -1"),
+        ([CORPUS, "train.minutes=1:30"], "train.minutes: '1:30' means base 60"),
         ([CORPUS, "optim.lr=nan"], "optim.lr must be a number, got 'nan'"),
         ([CORPUS, "run.keep=1"], "run.keep must be at least 2"),
         ([CORPUS, "tokenizer.extend=5"], "tokenizer.extend needs a tokenizer"),
@@ -87,6 +95,11 @@ def test_an_unknown_recipe_names_the_nearest():
         ("", "holds no recipe"),
         ("train: {steps: 1, steps: 2}", "'steps' is written twice"),
         ("base: mine.yaml\n", "is not a file"),
+        ("base: bert-mini\ntrain: {minutes: 1:30}\n", "train.minutes: '1:30' means base 60"),
+        ("base: bert-mini\ntrain: {steps: 010}\n", "train.steps: '010' begins with 0"),
+        (f"base: bert-mini\ntrain: {{steps: {'9' * 5000}}}\n", "train.steps is too large"),
+        ("base: bert-mini\nmodel: 3\n", "model holds keys of its own"),
+        ("base: bert-mini\ntrain: {steps: !!timestamp x}\n", "is not YAML"),
         ("run: 3\n", "run holds keys of its own"),
         ("train: 3\n", "train holds keys of its own"),
         ("base: bert-mini\ndata: 3\n", "data holds keys of its own"),
@@ -122,8 +135,59 @@ def test_what_changes_the_result_is_named_and_what_does_not_is_allowed():
     ]
 
 
+def test_a_key_that_an_older_version_did_not_write_had_its_default():
+    for recipe, key in (
+        (read_recipe("bert-mini", [CORPUS]), "max_bad_steps"),
+        (read_recipe("bert-mini", [CORPUS]), "clip_norm"),
+        (read_finetune_recipe("ner", ["data.train=x"]), "class_weights"),
+    ):
+        before = yaml.safe_load(to_yaml(recipe))
+        del before["train"][key]
+        assert forbidden_changes(yaml.safe_dump(before), recipe) == []
+    before = yaml.safe_load(to_yaml(read_recipe("bert-mini", [CORPUS])))
+    del before["train"]["clip_norm"], before["model"]["layer_norm_eps"]
+    now = read_recipe("bert-mini", [CORPUS, "train.clip_norm=0.5", "model.layer_norm_eps=0.1"])
+    assert forbidden_changes(yaml.safe_dump(before), now) == [
+        "model.layer_norm_eps: 1e-12 -> 0.1",
+        "train.clip_norm: 1.0 -> 0.5",
+    ]
+
+
+def test_fine_tuning_resumes_where_only_places_and_habits_differ():
+    before = to_yaml(read_finetune_recipe("ner", ["data.train=x"]))
+    moved = ["data.train=y", "data.errors=replace", "model.init=z", "run.seeds=[1, 2]", "eval.worst=9"]
+    assert forbidden_changes(before, read_finetune_recipe("ner", moved)) == []
+    other = read_finetune_recipe("ner", ["data.train=x", "data.train_share=0.5"])
+    assert forbidden_changes(before, other) == ["data.train_share: 1.0 -> 0.5"]
+
+
+def test_sections_are_read_without_what_the_others_lack():
+    model, tokenizer = read_sections("bert-mini", "model", "tokenizer", changes=["tokenizer.vocab_size=99"])
+    assert (model.hidden_size, tokenizer.vocab_size) == (256, 99)
+    with pytest.raises(ValueError, match=r"unknown key 'model.hiden_size'; did you mean 'model.hidden_size'"):
+        read_sections("bert-mini", "model", changes=["model.hiden_size=3"])
+    with pytest.raises(ValueError, match=r"model.init is missing"):
+        read_sections("continued", "model")
+
+
+def test_a_family_that_is_added_has_a_section_at_once(monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class TinyConfig(BertConfig):
+        """The encoder of this test."""
+
+        twist: float = 0.5
+        """How far it turns."""
+
+    monkeypatch.setitem(FAMILIES._rows, "tiny", Family(TinyConfig, "bertkit.model.bert:Bert"))
+    recipe = read_recipe("bert-mini", [CORPUS, "model.architecture=tiny", "model.twist=0.25"])
+    assert recipe.model.encoder_config(99, 0) == TinyConfig(vocab_size=99, twist=0.25)
+    assert yaml.safe_load(to_yaml(recipe))["model"]["twist"] == 0.25
+    notes = {entry.key: entry.help for entry in entries(Recipe)}
+    assert notes["model.twist"] == "How far it turns."
+
+
 def test_every_key_has_help():
-    leaves = list(entries(Recipe))
+    leaves = [*entries(Recipe), *entries(FinetuneRecipe)]
     assert {"data.corpus", "data.seq_len", "run.dir", "run.seed", "run.save_every"} <= {leaf.key for leaf in leaves}
     assert {"train.steps", "train.minutes", "train.global_batch"} <= {leaf.key for leaf in leaves}
     assert [leaf.key for leaf in leaves if not leaf.help] == []
@@ -133,7 +197,9 @@ def test_sections_hold_the_configs_of_the_rooms_they_feed():
     recipe = read_recipe("bert-mini", [CORPUS, "data.seq_len=64"])
     assert part(recipe.data, CorpusConfig) == CorpusConfig(corpus=["my.txt"])
     assert part(recipe.data, PrepareConfig) == PrepareConfig(seq_len=64)
-    assert isinstance(recipe.model, BertSection)
+    shape = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+    dropouts = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    assert recipe.model.encoder_config(99, 3) == BertConfig(vocab_size=99, pad_token_id=3, **shape, **dropouts)
 
 
 def test_a_recipe_error_imports_nothing_heavy():

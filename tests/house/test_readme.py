@@ -158,20 +158,11 @@ def flags_of(verb: str) -> frozenset[str]:
 @cache
 def recipe_keys() -> frozenset[str]:
     """Every key of a recipe, of either verb."""
-    import dataclasses
-    import typing
-
-    from bertkit.config.fields import entries, groups_of
+    from bertkit.config.fields import entries
     from bertkit.config.finetune import FinetuneRecipe
     from bertkit.config.recipe import Recipe
 
-    return frozenset(
-        entry.key
-        for recipe in (Recipe, FinetuneRecipe)
-        for section in dataclasses.fields(recipe)
-        for group in groups_of(typing.get_type_hints(recipe)[section.name])
-        for entry in entries(group, f"{section.name}.")
-    )
+    return frozenset(entry.key for recipe in (Recipe, FinetuneRecipe) for entry in entries(recipe))
 
 
 def in_the_text(path: Path) -> list[str]:

@@ -81,10 +81,10 @@ def test_yaml_is_read_by_safe_loaders_only():
         for name, call in calls(path):
             if name in ("yaml.load", "yaml.load_all"):
                 loader = ast.unparse(call.args[1]) if len(call.args) > 1 else ""
-                assert loader == "_UniqueKeys", f"{path}: {ast.unparse(call)}"
-    from bertkit.config.recipe import _UniqueKeys
+                assert loader == "PlainLoader", f"{path}: {ast.unparse(call)}"
+    from bertkit.config.yaml_text import PlainLoader
 
-    assert "SafeLoader" in {base.__name__ for base in _UniqueKeys.__mro__}
+    assert "SafeLoader" in {base.__name__ for base in PlainLoader.__mro__}
 
 
 def test_the_network_is_named_in_few_places_and_nothing_listens():

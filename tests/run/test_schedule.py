@@ -61,7 +61,7 @@ def test_a_token_budget_becomes_the_fewest_steps_that_reach_it():
         ({}, "exactly one says how long to train, got none"),
         ({"steps": 5, "minutes": 2.0}, "got steps and minutes"),
         ({"steps": -1}, "steps must be at least 0"),
-        ({"minutes": 0.0}, "minutes must be greater than 0"),
+        ({"minutes": 0.0}, "minutes must lie in (0, 1e18], got 0.0"),
         ({"steps": 1, "first_batch": 3}, "first_batch must reach global_batch=256 by doubling, got 3"),
         ({"steps": 1, "global_batch": 0}, "global_batch must be at least 1"),
     ],

@@ -1,0 +1,108 @@
+"""The model section of a pretraining recipe: a kind for each encoder family, and one for a model that is there already.
+
+`architecture` tells the kinds apart. Whoever has a section asks it what it says, never which kind it is.
+"""
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal, Protocol
+
+from bertkit.config.fields import MAY_CHANGE, help_of
+from bertkit.model.config import EncoderConfig
+from bertkit.model.families import FAMILIES
+
+# The tokenizer decides these; a recipe that set them could only contradict it.
+SET_BY_TOKENIZER = ("vocab_size", "pad_token_id")
+
+# Far beyond any encoder: a number above is a slip, and would be found out only when memory or patience ends.
+_MOST = {"hidden_size": 2**20, "intermediate_size": 2**22, "max_position_embeddings": 2**24, "num_hidden_layers": 1000}
+
+
+class ModelSection(Protocol):
+    """What every kind answers."""
+
+    @property
+    def architecture(self) -> str: ...
+
+    @property
+    def init(self) -> str | None:
+        """The model to continue with; None for a new one."""
+
+    @property
+    def old_domain(self) -> Sequence[str]:
+        """Text like that model was trained on before."""
+
+    @property
+    def embeddings(self) -> str:
+        """How the token embeddings start: "random", "neighbors", or "given" with the model."""
+
+    def encoder_config(self, vocab_size: int, pad_token_id: int | None) -> EncoderConfig:
+        """The shape of a new encoder for this tokenizer; refused where `init` names a model, which has its own."""
+
+
+def model_sections() -> dict[str, type]:
+    """The kinds by the value of `architecture`; a family that a plugin adds is one of them at once."""
+    return {**{name: _section_of(name, FAMILIES[name].config) for name in FAMILIES}, "imported": ImportedSection}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewModel:
+    """What the sections of all families share; each has the fields of its family's config beside it."""
+
+    architecture: str
+
+    embeddings: Literal["random", "neighbors"] = "random"
+    """How token embeddings start: random, or from which tokens stand beside each other in the corpus. Counting them
+    takes seconds, which belong to train.minutes, and saves many steps."""
+
+    init = None
+    old_domain = ()
+
+    def __post_init__(self):
+        for name, most in _MOST.items():
+            if getattr(self, name, 0) > most:
+                raise ValueError(f"{name} must be at most {most}, got {getattr(self, name)}")
+        self.encoder_config(vocab_size=1, pad_token_id=None)  # refuses a shape that no encoder can have
+
+    def encoder_config(self, vocab_size: int, pad_token_id: int | None) -> EncoderConfig:
+        config = FAMILIES[self.architecture].config
+        names = {field.name for field in dataclasses.fields(config)}.difference(SET_BY_TOKENIZER)
+        shape = {name: getattr(self, name) for name in names}
+        return config(**shape, vocab_size=vocab_size, pad_token_id=pad_token_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedSection:
+    architecture: Literal["imported"]
+    """imported: a model that is there already, whatever its family."""
+
+    init: str
+    """The model to continue with, weights and tokenizer: a Hugging Face folder of a BERT or ModernBERT, an export, a
+    run, or hf:NAME to download one."""
+
+    old_domain: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
+    """Text like the model was trained on before, if you have any: its loss is reported before and after."""
+
+    embeddings = "given"
+
+    def encoder_config(self, vocab_size: int, pad_token_id: int | None) -> EncoderConfig:
+        raise ValueError(f"model.init={self.init} brings its own shape; name an architecture for a new one")
+
+
+@cache
+def _section_of(name: str, config: type) -> type:
+    """The section of a family: what tells it apart, and every field of its config that the tokenizer does not set."""
+    hints, notes = typing.get_type_hints(config, include_extras=True), help_of(config)
+    about = " ".join((config.__doc__ or "").split())
+    about = f"{name}: {about[:1].lower()}{about[1:]}"
+    fields: list[Any] = [("architecture", Literal[name], field(metadata={"help": about}))]
+    for each in dataclasses.fields(config):
+        if each.name not in SET_BY_TOKENIZER:
+            options: dict[str, Any] = {"default": each.default, "default_factory": each.default_factory}
+            options["metadata"] = {"help": notes.get(each.name, "")}
+            fields.append((each.name, hints[each.name], field(**options)))
+    title = config.__name__.replace("Config", "Section")
+    return dataclasses.make_dataclass(title, fields, bases=(NewModel,), frozen=True, kw_only=True)
