@@ -1,34 +1,83 @@
-"""Bytes enter, and are on the disk when the call returns. A run changes its folder only through here."""
+"""Writes files and folders whole or not at all, and waits until they are on the disk."""
 
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+_CREATE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a new file and wait until it is on the disk. It never follows a link and never overwrites."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o644)
-    with open(descriptor, "wb") as file:
+    descriptor = os.open(path, _CREATE | os.O_EXCL, 0o644)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # a full disk, which the operating system reports without the file's name
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def append_file(path: Path, data: bytes, *, anew: bool) -> None:
+    """Write behind what a file holds, or `anew` from its start; `sync` it when it is complete. Follows no link."""
+    with open(os.open(path, _CREATE | (os.O_TRUNC if anew else os.O_APPEND), 0o644), "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def replace_file(path: Path, data: bytes) -> None:
     """Put the new content in the place of the old, or leave the old; a reader sees one of the two, whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_path(path)
     temporary.unlink(missing_ok=True)
     write_file(temporary, data)
     os.replace(temporary, path)
-    sync_folder(path.parent)
+    sync(path.parent)
+
+
+def temporary_path(path: Path) -> Path:
+    """What `replace_file` writes first; a kill may leave it."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill; when it is full, it takes the place of `folder`, whole."""
+    old = folder.with_name(f".old-{folder.name}")
+    if old.is_dir() and not folder.exists():  # killed between the two moves below
+        move(old, folder)
+    elif old.is_dir():
+        remove_folder(old)
+    with scratch_folder(folder.with_name(f".tmp-{folder.name}")) as unfinished:
+        yield unfinished
+        sync_tree(unfinished)
+        if folder.is_dir():
+            move(folder, old)
+        move(unfinished, folder)
+    if old.is_dir():
+        remove_folder(old)
+
+
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that is removed afterwards, unless it was moved; what a kill left there is removed first."""
+    if path.is_dir():
+        remove_folder(path)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        if path.is_dir():
+            remove_folder(path)
 
 
 def move(source: Path, target: Path) -> None:
     """Rename, and wait until the new name is on the disk."""
     os.rename(source, target)
-    sync_folder(target.parent)
+    sync(target.parent)
 
 
 def remove_folder(path: Path) -> None:
@@ -36,7 +85,16 @@ def remove_folder(path: Path) -> None:
     shutil.rmtree(path)
 
 
-def sync_folder(path: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Wait until a folder and every file in it are on the disk."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

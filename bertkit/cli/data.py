@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import PRINTED, add_json, answer
 from bertkit.config.fields import add_flags, from_flags
+from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
@@ -222,8 +223,8 @@ def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str) -> N
 
 def _make_tokenizer_folder(folder: Path) -> None:
     """Whether the folder can be written, and holds nothing else, is found out before the training."""
-    names = {path.name.removesuffix(".new") for path in folder.iterdir()} if folder.is_dir() else set()
-    if foreign := sorted(names.difference(_TOKENIZER_FILES)):
+    own = {durable.temporary_path(folder / name).name for name in _TOKENIZER_FILES}.union(_TOKENIZER_FILES)
+    if foreign := sorted(path.name for path in folder.glob("*") if path.name not in own):
         raise ValueError(f"--out {folder} holds something that is no tokenizer ({foreign[0]}); choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -16,7 +16,7 @@ from bertkit.finetune.learner import Learner
 from bertkit.finetune.looking import score_sentence
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.scoring import baseline_scores, looked_at, main_score, scores_of
-from bertkit.run.export import export_model, write_folder
+from bertkit.run.export import export_model
 from bertkit.run.folder import EXPORT
 from bertkit.run.log import RunLog
 from bertkit.run.state import LoopState, gather_state, restore_state
@@ -79,7 +79,8 @@ def summarise(recipe: FinetuneRecipe, inputs: Inputs) -> dict[str, Any]:
             baselines = baseline_scores(inputs.labeled, recipe.task, inputs.sentences(part))
             results[part] = {"mean": mean, "deviation": deviation, "baselines": baselines}
     source = seed_folder(recipe, best["seed"]) / EXPORT
-    write_folder(folder / EXPORT, lambda unfinished: shutil.copytree(source, unfinished))
+    with durable.replacing_folder(folder / EXPORT) as unfinished:
+        shutil.copytree(source, unfinished, dirs_exist_ok=True)
     durable.replace_file(folder / SCORES, durable.json_bytes(results))
     results["export"] = str(folder / EXPORT)
     return results

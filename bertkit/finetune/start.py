@@ -129,16 +129,12 @@ def _shape_of_recipe(
 
 
 def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, folder: Path) -> None:
-    unfinished = folder.with_name(".tmp-tokenizer")
-    if unfinished.is_dir():
-        durable.remove_folder(unfinished)
-    unfinished.mkdir(parents=True)
-    text = unfinished / "sentences.txt"
-    lines = (" ".join(" ".join(sentence.words).split()) for sentence in sentences)
-    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
-    train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
-    text.unlink()
-    durable.move(unfinished, folder)
+    with durable.replacing_folder(folder) as unfinished:
+        text = unfinished / "sentences.txt"
+        lines = (" ".join(" ".join(sentence.words).split()) for sentence in sentences)
+        text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
+        train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
+        text.unlink()
 
 
 def _encoder_of(model: Model) -> Encoder:

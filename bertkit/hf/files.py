@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bertkit.hf.folder import INDEX, SINGLE, check_weights
+from data_pipelines import durable
 
 _DIGEST = "bertkit_sha256"
 # What else readers would take a tokenizer from.
@@ -33,21 +32,16 @@ def replacing(folder: Path) -> Iterator[Path]:
 
     The old weights go first and the new ones come last: in between there is no model, never one of two halves.
     """
-    unfinished = folder / ".unfinished"
-    if unfinished.is_dir():
-        shutil.rmtree(unfinished)
-    unfinished.mkdir(parents=True)
-    try:
+    with durable.scratch_folder(folder / ".unfinished") as unfinished:
         yield unfinished
+        durable.sync_tree(unfinished)
         new = {path.name for path in unfinished.iterdir()}
         old = [folder / SINGLE, folder / INDEX, *folder.glob("model-*.safetensors")]
         old += [folder / name for name in _OTHER_TOKENIZERS if "tokenizer.json" in new]
         for path in old:
             path.unlink(missing_ok=True)
         for name in sorted(new, key=lambda name: (name == SINGLE, name)):
-            os.replace(unfinished / name, folder / name)
-    finally:
-        shutil.rmtree(unfinished)
+            durable.move(unfinished / name, folder / name)
 
 
 def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:

@@ -155,21 +155,18 @@ def _tokenizer_folder(
     folder = cache / "tokenizers" / _digest([text, how])
     with locked(folder.with_suffix(".lock"), wait=True):
         if not folder.is_dir():
-            unfinished = folder.with_suffix(".tmp")
-            if unfinished.is_dir():
-                durable.remove_folder(unfinished)
-            if given is None:
-                with _progress(f"training a {config.kind} tokenizer", loud) as update:
-                    train_tokenizer(
-                        corpus,
-                        config,
-                        unfinished,
-                        lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
-                    )
-            else:
-                with _progress(f"adding {recipe.tokenizer.extend} tokens", loud):
-                    _extend(load_tokenizer(given), corpus, recipe.tokenizer.extend, unfinished)
-            durable.move(unfinished, folder)
+            with durable.replacing_folder(folder) as unfinished:
+                if given is None:
+                    with _progress(f"training a {config.kind} tokenizer", loud) as update:
+                        train_tokenizer(
+                            corpus,
+                            config,
+                            unfinished,
+                            lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
+                        )
+                else:
+                    with _progress(f"adding {recipe.tokenizer.extend} tokens", loud):
+                        _extend(load_tokenizer(given), corpus, recipe.tokenizer.extend, unfinished)
     if loud and (folder / _REPORT).is_file():
         print((folder / _REPORT).read_text(), file=sys.stderr, end="")
     return folder

@@ -144,7 +144,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         temporary.mkdir()
         for name, data in files.items():
             durable.write_file(temporary / name, data)
-        durable.sync_folder(temporary)
+        durable.sync(temporary)
         if target.exists():  # damaged, and passed over when the run was resumed
             durable.move(target, target.with_name(f".old-{target.name}"))
         durable.move(temporary, target)

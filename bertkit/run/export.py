@@ -1,6 +1,6 @@
 """A trained model enters, a Hugging Face folder with a model card leaves, complete or absent."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,28 +17,10 @@ def export_model(
     folder: Path, model: Model, tokenizer: Tokenizer, card: str, beside: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
     """Write the folder, with a card and files `beside` the model."""
-
-    def write(unfinished: Path) -> None:
+    with durable.replacing_folder(folder) as unfinished:
         bertkit.save(model, unfinished, tokenizer)
         for name, data in {"README.md": card.encode(), **beside}.items():
             durable.write_file(unfinished / name, data)
-
-    write_folder(folder, write)
-
-
-def write_folder(folder: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a folder under another name and rename it; an older one gives way only then."""
-    unfinished, old = (folder.with_name(f".{name}-{folder.name}") for name in ("tmp", "old"))
-    for leftover in (unfinished, old):
-        if leftover.is_dir():
-            durable.remove_folder(leftover)
-    write(unfinished)
-    durable.sync_folder(unfinished)
-    if folder.is_dir():
-        durable.move(folder, old)
-    durable.move(unfinished, folder)
-    if old.is_dir():
-        durable.remove_folder(old)
 
 
 def model_card(recipe: Recipe, facts: dict[str, Any], scores: dict[str, Any] | None) -> str:

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from data_pipelines import durable
 from data_pipelines.demo.roles import TaggedCode, tagged_functions
 from data_pipelines.text.digest import text_hash
 
@@ -57,9 +58,12 @@ def write_demo_data(folder: Path, max_bytes: int = 8_000_000) -> DemoSizes:
     train = list(islice(_labeled(known), MAX_TRAIN))
     dev = list(islice(_labeled(module for module in modules if module.held_out), MAX_DEV))
     documents = [text for module in known for text in _DEFINITION.split(module.code)]
-    _replace(folder / TRAIN, map(_conll, train))
-    _replace(folder / DEV, map(_conll, dev))
-    _replace(folder / CORPUS, (f"{text.strip()}\n\n" for text in documents))
+    for name, parts in (
+        (TRAIN, map(_conll, train)),
+        (DEV, map(_conll, dev)),
+        (CORPUS, (f"{text.strip()}\n\n" for text in documents)),
+    ):
+        durable.replace_file(folder / name, "".join(parts).encode())
     return DemoSizes(len(documents), len(train), len(dev))
 
 
@@ -95,10 +99,3 @@ def _labeled(modules: Iterable[Module]) -> Iterator[TaggedCode]:
 
 def _conll(sentence: TaggedCode) -> str:
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(*sentence, strict=True)) + "\n"
-
-
-def _replace(path: Path, parts: Iterable[str]) -> None:
-    unfinished = path.with_suffix(".part")
-    with open(unfinished, "w", encoding="utf-8") as file:
-        file.writelines(parts)
-    unfinished.replace(path)

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.cutting import RowBuilder
 from data_pipelines.rows.encode import encode_ahead, encoder
 from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
-from data_pipelines.rows.shards import ShardWriter, check_files, open_rows, write_json
+from data_pipelines.rows.shards import ShardWriter, check_files, open_rows
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, corpus_bytes, document_hash, read_documents
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
@@ -95,7 +96,7 @@ def prepare(
     if not state:
         state = {"identity": identity, "documents": 0, "chars": 0, "shards": {split: [] for split in SPLITS}}
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / PROGRESS, state)
+        durable.replace_file(folder / PROGRESS, durable.json_bytes(state))
     _check_disk(folder, estimate, state)
     _fill(folder, state, corpus, tokenizer, config, part or Part(), segmenter, estimate, report)
     if not part:  # what one part lacks, another may have
@@ -172,8 +173,8 @@ def _read_state(folder: Path) -> dict[str, Any] | None:
             return state if any(state["shards"][split] for split in SPLITS) else None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{folder / PROGRESS} is damaged ({error}); remove {folder} and start again") from None
-    # Killed while it wrote its very first file, a preparation leaves that.
-    if folder.is_file() or (folder.is_dir() and any(path.name != f"{PROGRESS}.new" for path in folder.iterdir())):
+    first = durable.temporary_path(folder / PROGRESS)  # a kill before any file is complete leaves this one
+    if folder.is_file() or (folder.is_dir() and any(path.name != first.name for path in folder.iterdir())):
         raise ValueError(f"{folder} holds something that is no prepared data; choose another folder")
     return None
 
@@ -235,7 +236,7 @@ def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, r
             if split in writers:
                 shards[split].append(writers.pop(split).close())
                 builders[split].end_row()
-        write_json(folder / PROGRESS, state)
+        durable.replace_file(folder / PROGRESS, durable.json_bytes(state))
 
     def tell(held: int) -> None:
         report(
@@ -316,5 +317,5 @@ def _finish(folder: Path, tokenizer: Tokenizer, identity: dict[str, Any], shards
     tokenizer.save(folder / "tokenizer")
     manifest = {"format": FORMAT, "vocab_size": tokenizer.vocab_size, "identity": identity, "shards": shards}
     manifest["fingerprint"] = fingerprint_of(manifest)
-    write_json(folder / MANIFEST, manifest)
+    durable.replace_file(folder / MANIFEST, durable.json_bytes(manifest))
     (folder / PROGRESS).unlink(missing_ok=True)

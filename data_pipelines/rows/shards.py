@@ -7,8 +7,6 @@ names them all with sizes and hashes; a folder without it is unfinished.
 """
 
 import hashlib
-import json
-import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -17,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from data_pipelines import durable
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.manifest import SPLITS, read_manifest
 from data_pipelines.text.digest import file_hash
@@ -61,16 +60,29 @@ class ShardWriter:
         self._append("counts", self._counts)
         # Together they wait for the disk about once, one after the other five times.
         with ThreadPoolExecutor(len(FILES)) as threads:
-            list(threads.map(_make_durable, map(self._path, FILES)))
+            list(threads.map(self._sync, FILES))
         entries = {kind: {"size": self._sizes[kind], "sha256": self._hashes[kind].hexdigest()} for kind in FILES}
         return {"name": self.name, "num_rows": self._num_rows, "num_tokens": self.num_tokens} | entries
 
     def _append(self, kind: str, values: np.ndarray) -> None:
         data = values.tobytes()
         # What an earlier attempt left at this place is overwritten.
-        _write(self._path(kind), data, os.O_APPEND if self._sizes[kind] else os.O_TRUNC)
+        try:
+            durable.append_file(self._path(kind), data, anew=not self._sizes[kind])
+        except OSError as error:
+            raise self._disk_error(kind, error, len(data)) from error
         self._sizes[kind] += len(data)
         self._hashes[kind].update(data)
+
+    def _sync(self, kind: str) -> None:
+        try:
+            durable.sync(self._path(kind))
+        except OSError as error:
+            raise self._disk_error(kind, error, self._sizes[kind]) from error
+
+    def _disk_error(self, kind: str, error: OSError, needed: int) -> OSError:
+        free = shutil.disk_usage(self.folder).free
+        return OSError(f"{self._path(kind)}: {error.strerror}; {needed:,} bytes are needed, {free:,} are free")
 
     def _path(self, kind: str) -> Path:
         return self.folder / f"{self.name}.{kind}"
@@ -79,37 +91,6 @@ class ShardWriter:
 def token_type(vocab_size: int) -> str:
     """The smallest type that holds every id."""
     return "<u2" if vocab_size <= 2**16 else "<u4"
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Replace a JSON file whole or not at all."""
-    beside = path.with_name(path.name + ".new")
-    _write(beside, json.dumps(content, indent=1).encode(), os.O_TRUNC)
-    _make_durable(beside)
-    os.replace(beside, path)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    try:
-        # A link that lies in the folder is not followed: what it leads to is not ours.
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | mode, 0o644), "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise _disk_error(path, error, len(data)) from error
-
-
-def _make_durable(path: Path) -> None:
-    """Return once the file would outlive a power cut."""
-    try:
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise _disk_error(path, error, path.stat().st_size) from error
-
-
-def _disk_error(path: Path, error: OSError, needed: int) -> OSError:
-    free = shutil.disk_usage(path.parent).free
-    return OSError(f"{path}: {error.strerror}; {needed:,} bytes are needed, {free:,} are free")
 
 
 def check_files(folder: Path, entries: list[dict[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from data_pipelines import durable
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import corpus_bytes, read_documents
 from data_pipelines.vocab.config import TokenizerConfig
@@ -78,9 +78,10 @@ class Tokenizer:
         }
         if self.max_length is not None:
             settings["model_max_length"] = self.max_length
-        _write(folder / "tokenizer.json", self.backend.to_str(pretty=True))
-        _write(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-        _write(folder / "special_tokens_map.json", json.dumps(names, indent=2, ensure_ascii=False) + "\n")
+        durable.replace_file(folder / "tokenizer.json", self.backend.to_str(pretty=True).encode())
+        for name, content in (("tokenizer_config.json", settings), ("special_tokens_map.json", names)):
+            text = json.dumps(content, indent=2, ensure_ascii=False)
+            durable.replace_file(folder / name, f"{text}\n".encode())
 
 
 def train_tokenizer(
@@ -292,10 +293,3 @@ def _read_settings(folder: Path) -> dict[str, Any]:
                 raise ValueError(f"{file} must hold an object, not {type(read).__name__}")
             settings |= {key: value for key, value in read.items() if value is not None}
     return settings
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that a kill leaves the old one or the new one, never half of it."""
-    unfinished = path.with_name(f"{path.name}.new")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)

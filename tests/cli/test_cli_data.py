@@ -10,6 +10,7 @@ import pytest
 from grammar import documents, write_corpus
 
 from bertkit.cli import main
+from data_pipelines import durable
 from data_pipelines.rows import prepare as module
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import Part, merge, prepare, unknown_share
@@ -44,7 +45,7 @@ def test_a_tokenizer_is_trained_and_examined(home, tmp_path, capsys):
     assert shown.count("60 documents") == 3
     assert shown.count("0.000% of the tokens") == 3
     assert "special tokens   in order" in shown
-    assert not list(Path(out).glob("*.new"))
+    assert not list(Path(out).glob("*.tmp"))
 
 
 def test_a_folder_of_something_else_is_refused_before_training(home, tmp_path, monkeypatch, capsys):
@@ -247,7 +248,7 @@ def test_a_save_that_is_killed_leaves_the_old_file(home, tmp_path, monkeypatch):
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tokenizers.os, "replace", killed)
+    monkeypatch.setattr(durable.os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         trained.save(tmp_path)
     assert (tmp_path / "tokenizer.json").read_bytes() == before

@@ -280,7 +280,7 @@ def test_a_run_does_not_write_through_links_in_its_folder(precious, tmp_path, na
 def test_a_model_is_saved_beside_what_links_lead_to(precious, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
-    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer.json.new", "tokenizer_config.json"):
+    for name in ("config.json", "model.safetensors", "tokenizer.json", ".tokenizer.json.tmp", "tokenizer_config.json"):
         (folder / name).symlink_to(precious)
     corpus = CorpusConfig(corpus=[str(write_corpus(tmp_path / "text.txt", 20))])
     tokenizer = train_tokenizer(corpus, TokenizerConfig(vocab_size=100), tmp_path / "tokenizer")

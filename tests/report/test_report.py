@@ -308,7 +308,7 @@ def test_each_task_has_charts_and_a_table_of_its_own(tmp_path):
 def test_a_folder_is_no_place_for_a_page(tmp_path):
     with pytest.raises(ValueError, match="is a folder; name the file"):
         write_page(tmp_path, "a page")
-    assert not tmp_path.with_name(tmp_path.name + ".new").exists()
+    assert not list(tmp_path.parent.glob(".*.tmp"))
 
 
 def test_importing_the_room_is_cheap():

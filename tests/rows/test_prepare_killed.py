@@ -14,8 +14,8 @@ import pytest
 from grammar import write_corpus
 from preparing import SMALL, Killed, files, numbered
 
+from data_pipelines import durable
 from data_pipelines.rows import prepare as module
-from data_pipelines.rows import shards
 from data_pipelines.rows.manifest import MANIFEST
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
@@ -30,24 +30,26 @@ def test_killed_at_every_write_it_goes_on_to_the_same_files(tokenizer, tmp_path,
     prepare(corpus, tokenizer, SMALL, tmp_path / "whole")
     expected = files(tmp_path / "whole")
     assert sum(name.endswith(".tokens") for name in expected) > 3
-    write, replace = shards._write, os.replace
+    write, append = durable.write_file, durable.append_file
     calls = 0
 
     def dying(real, half):
-        def call(path, data, *mode):
+        def call(*arguments, **options):
             nonlocal calls
             calls -= 1
             if calls == 0:
-                half(path, data, *mode)
+                half(*arguments, **options)
                 raise Killed
-            real(path, data, *mode)
+            real(*arguments, **options)
 
         return call
 
-    monkeypatch.setattr(
-        shards, "_write", dying(write, lambda path, data, mode: write(path, data[: len(data) // 2], mode))
-    )
-    monkeypatch.setattr(shards.os, "replace", dying(replace, lambda path, target: None))
+    def half_of(real):
+        return lambda path, data, **options: real(path, data[: len(data) // 2], **options)
+
+    monkeypatch.setattr(durable, "write_file", dying(write, half_of(write)))
+    monkeypatch.setattr(durable, "append_file", dying(append, half_of(append)))
+    monkeypatch.setattr(durable.os, "replace", dying(os.replace, lambda path, target: None))
     kills, die_at = 0, 1
     while True:
         folder = tmp_path / "killed"
@@ -151,7 +153,7 @@ def test_a_disk_that_fills_up_is_told_and_can_be_emptied(corpus, tokenizer, tmp_
         if full and list((tmp_path / "data").glob("train-00002*")):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(shards.os, "fsync", fsync)
+    monkeypatch.setattr(durable.os, "fsync", fsync)
     expected = r"train-00002.tokens: No space left on device; [\d,]+ bytes are needed, [\d,]+ are free"
     with pytest.raises(OSError, match=expected):
         prepare(corpus, tokenizer, SMALL, tmp_path / "data")

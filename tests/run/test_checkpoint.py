@@ -120,7 +120,7 @@ def test_damaged_checkpoints_that_were_passed_over_do_not_push_out_good_ones(tmp
     assert_same(load_newest(tmp_path), 15)
 
 
-CALLS = ("write_file", "sync_folder", "move", "remove_folder")
+CALLS = ("write_file", "sync", "move", "remove_folder")
 
 
 class Died(BaseException):
