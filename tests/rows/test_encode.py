@@ -2,12 +2,14 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from threading import Event, Timer
+from threading import Event
 
 import numpy as np
 import pytest
 
+from data_pipelines.rows import encode as module
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.encode import Encoded, _num_threads, encode_ahead, encoder
 from data_pipelines.rows.prepare import prepare
@@ -46,17 +48,26 @@ def test_only_a_few_batches_are_read_ahead(max_chars, ahead):
     assert len(read) == ahead
 
 
-def test_closed_early_it_starts_nothing_more():
-    begun, allowed = [], Event()
+def test_closed_early_it_starts_nothing_more(monkeypatch):
+    begun, second_begins, third_is_cancelled = [], Event(), Event()
+
+    class Threads(ThreadPoolExecutor):
+        def submit(self, encode, batch):
+            future = super().submit(encode, batch)
+            if batch[0].text == "2":
+                future.add_done_callback(lambda _: third_is_cancelled.set())
+            return future
 
     def encode(batch):
         begun.append(batch[0].text)
-        if len(begun) > 1:
-            allowed.wait(timeout=60)
+        if batch[0].text == "1":  # keeps the only thread until the rest is cancelled; without that, "2" begins
+            second_begins.set()
+            third_is_cancelled.wait(timeout=10)
 
+    monkeypatch.setattr(module, "ThreadPoolExecutor", Threads)
     encoding = encode_ahead(map(one_document, range(9)), encode, max_chars=10**6, num_threads=1)
     next(encoding)
-    Timer(0.2, allowed.set).start()
+    assert second_begins.wait(timeout=60)
     encoding.close()
     assert begun == ["0", "1"]
 
