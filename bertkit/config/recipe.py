@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -153,15 +154,25 @@ def to_yaml(recipe: Any) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=118)
 
 
-def forbidden_changes(before: str, recipe: Any) -> list[str]:
-    """What keeps a run from resuming: `key: old -> new` for each change that would alter what is computed. A key that
-    the run's recipe does not have yet had its default."""
-    old, new = _flat(yaml.safe_load(before) or {}), _flat(yaml.safe_load(to_yaml(recipe)))
+def forbidden_changes(file: Path, recipe: Any) -> list[str]:
+    """What keeps the run with this recipe file from resuming: `key: old -> new` for each change that would alter what
+    is computed. A key that the file does not have yet had its default."""
+    old, new = _flat(_read_back(file)), _flat(yaml.safe_load(to_yaml(recipe)))
     known = {entry.key: entry for entry in entries(recipe)}
     defaults = {key: plain(known[key].default) for key in new if known[key].default is not MISSING}
     old = {**defaults, **old}
     fixed = [key for key in {**old, **new} if key not in known or MAY_CHANGE not in known[key].marks]
     return [f"{key}: {old.get(key)!r} -> {new.get(key)!r}" for key in fixed if old.get(key) != new.get(key)]
+
+
+def _read_back(file: Path) -> dict[str, Any]:
+    """What `to_yaml` wrote."""
+    values = None
+    with suppress(yaml.YAMLError, ValueError, RecursionError):
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError(f"{file} is damaged; restore it from a backup, or choose another run.dir")
+    return values
 
 
 def _prepared(values: dict[str, Any]) -> str | None:

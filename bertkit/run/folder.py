@@ -58,7 +58,7 @@ def check_recipe(folder: Path, recipe: Any) -> None:
         return
     if RECIPE not in found:
         raise ValueError(f"run.dir={folder} holds other things ({found[0]}) and no run; choose an empty folder")
-    changes = forbidden_changes((folder / RECIPE).read_text(encoding="utf-8"), recipe)
+    changes = forbidden_changes(folder / RECIPE, recipe)
     if changes:
         raise ValueError(
             f"{folder} holds a run of another recipe ({'; '.join(changes)}); "

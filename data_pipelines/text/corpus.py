@@ -132,13 +132,16 @@ def document_hash(text: str, purpose: str) -> int:
 
 
 def _split_weight(entry: str) -> tuple[str, float]:
-    match = re.fullmatch(r"(.+)@(\d+(?:\.\d*)?|\.\d+)", entry)
-    if not match or os.path.exists(entry):
+    name, _, text = entry.rpartition("@")
+    try:
+        weight = float(text)
+    except ValueError:
         return entry, 1.0
-    weight = float(match[2])
+    if not name or os.path.exists(entry):
+        return entry, 1.0
     if not 0 < weight <= 1000:
-        raise ValueError(f"the weight of {match[1]!r} must lie in (0, 1000], got {match[2]}")
-    return match[1], weight
+        raise ValueError(f"the weight of {name!r} must lie in (0, 1000], got {text}")
+    return name, weight
 
 
 def _expand(pattern: str) -> list[str]:

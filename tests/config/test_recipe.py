@@ -122,12 +122,23 @@ def test_bases_that_lead_in_a_circle_are_refused(tmp_path):
         read_recipe(str(one))
 
 
-def test_what_changes_the_result_is_named_and_what_does_not_is_allowed():
+@pytest.fixture
+def resumed(tmp_path):
+    """What forbids to resume a run that this recipe file began."""
+
+    def changes(before: str, recipe) -> list[str]:
+        (tmp_path / "recipe.yaml").write_text(before)
+        return forbidden_changes(tmp_path / "recipe.yaml", recipe)
+
+    return changes
+
+
+def test_what_changes_the_result_is_named_and_what_does_not_is_allowed(resumed):
     before = to_yaml(read_recipe("bert-mini", [CORPUS]))
     moved = read_recipe("bert-mini", ["data.corpus=moved.txt", "run.dir=x", "run.save_every=7", "train.micro_batch=8"])
-    assert forbidden_changes(before, moved) == []
+    assert resumed(before, moved) == []
     other = read_recipe("bert-mini", [CORPUS, "optim.lr=0.5", "run.seed=1", "train.steps=5"])
-    assert sorted(forbidden_changes(before, other)) == [
+    assert sorted(resumed(before, other)) == [
         "optim.lr: 0.001 -> 0.5",
         "run.seed: 0 -> 1",
         "train.minutes: 10.0 -> None",
@@ -135,7 +146,7 @@ def test_what_changes_the_result_is_named_and_what_does_not_is_allowed():
     ]
 
 
-def test_a_key_that_an_older_version_did_not_write_had_its_default():
+def test_a_key_that_an_older_version_did_not_write_had_its_default(resumed):
     for recipe, key in (
         (read_recipe("bert-mini", [CORPUS]), "max_bad_steps"),
         (read_recipe("bert-mini", [CORPUS]), "clip_norm"),
@@ -143,22 +154,28 @@ def test_a_key_that_an_older_version_did_not_write_had_its_default():
     ):
         before = yaml.safe_load(to_yaml(recipe))
         del before["train"][key]
-        assert forbidden_changes(yaml.safe_dump(before), recipe) == []
+        assert resumed(yaml.safe_dump(before), recipe) == []
     before = yaml.safe_load(to_yaml(read_recipe("bert-mini", [CORPUS])))
     del before["train"]["clip_norm"], before["model"]["layer_norm_eps"]
     now = read_recipe("bert-mini", [CORPUS, "train.clip_norm=0.5", "model.layer_norm_eps=0.1"])
-    assert forbidden_changes(yaml.safe_dump(before), now) == [
+    assert resumed(yaml.safe_dump(before), now) == [
         "model.layer_norm_eps: 1e-12 -> 0.1",
         "train.clip_norm: 1.0 -> 0.5",
     ]
 
 
-def test_fine_tuning_resumes_where_only_places_and_habits_differ():
+@pytest.mark.parametrize("before", ["", "a: [", "- 1", "[" * 5000, "train: {steps: !!int x}"])
+def test_a_damaged_recipe_of_a_run_is_named(resumed, before):
+    with pytest.raises(ValueError, match=r"recipe.yaml is damaged"):
+        resumed(before, read_recipe("bert-mini", [CORPUS]))
+
+
+def test_fine_tuning_resumes_where_only_places_and_habits_differ(resumed):
     before = to_yaml(read_finetune_recipe("ner", ["data.train=x"]))
     moved = ["data.train=y", "data.errors=replace", "model.init=z", "run.seeds=[1, 2]", "eval.worst=9"]
-    assert forbidden_changes(before, read_finetune_recipe("ner", moved)) == []
+    assert resumed(before, read_finetune_recipe("ner", moved)) == []
     other = read_finetune_recipe("ner", ["data.train=x", "data.train_share=0.5"])
-    assert forbidden_changes(before, other) == ["data.train_share: 1.0 -> 0.5"]
+    assert resumed(before, other) == ["data.train_share: 1.0 -> 0.5"]
 
 
 def test_sections_are_read_without_what_the_others_lack():

@@ -37,6 +37,8 @@ ROOMS = {
     "bertkit/hf": ["bertkit/model", "torch", "safetensors", "huggingface_hub"],
     "bertkit/config": [
         *(f"data_pipelines/{room}/config.py" for room in ("text", "vocab", "rows", "masks", "labels")),
+        # what prepared rows were made with
+        "data_pipelines/rows/manifest.py",
         *("bertkit/model/config.py", "bertkit/model/families.py"),
         "yaml",
     ],
@@ -88,7 +90,6 @@ packages of others. "bertkit" and "data_pipelines" are the front doors, their `_
 
 # Each must go; the list only gets shorter.
 KNOWN = {
-    ("bertkit/config", "data_pipelines/rows"),
     ("bertkit/hf", "bertkit/config"),
     ("bertkit/hf", "data_pipelines/text"),
     ("bertkit/run", "bertkit"),

@@ -68,7 +68,7 @@ def test_what_is_not_there_is_told(tmp_path):
         CorpusConfig(corpus=[])
 
 
-@pytest.mark.parametrize("weight", ["0", "0.0", "1001"])
+@pytest.mark.parametrize("weight", ["0", "0.0", "1001", "-1", "nan", "inf"])
 def test_a_weight_out_of_range_is_told(tree, weight):
     assert f"the weight of '{tree / 'b.txt'}' must lie in (0, 1000], got {weight}" in complaint(
         f"{tree}/b.txt@{weight}"
