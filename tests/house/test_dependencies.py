@@ -1,0 +1,42 @@
+"""What the product imports, pyproject.toml declares; what it declares, the product imports."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+tomllib = pytest.importorskip("tomllib")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMPORTED_AS = {"pyyaml": "yaml"}
+BEHIND_ACCELERATE = {"tensorboard"}
+"""Imported by accelerate for us, where run.track names it."""
+
+
+def declared(requirements: list[str]) -> set[str]:
+    names = {re.split(r"[\[<>=;~! ]", requirement)[0].lower().replace("-", "_") for requirement in requirements}
+    return {IMPORTED_AS.get(name, name) for name in names}
+
+
+def imported() -> set[str]:
+    found = set()
+    for path in (path for package in ("bertkit", "data_pipelines") for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add((node.module or "").partition(".")[0])
+    return found - sys.stdlib_module_names - {"bertkit", "data_pipelines"}
+
+
+def test_what_is_imported_is_declared_and_the_other_way_round():
+    extras = PROJECT["optional-dependencies"]
+    optional = declared([*extras["track"], *extras["zh"], *extras["bench"]])
+    assert imported() | BEHIND_ACCELERATE == declared(PROJECT["dependencies"]) | optional
+
+
+def test_every_requirement_has_a_lower_bound():
+    for requirement in PROJECT["dependencies"]:
+        assert ">=" in requirement, requirement
