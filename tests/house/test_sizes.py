@@ -25,23 +25,20 @@ KNOWN_FOLDERS = {"bertkit/finetune", "bertkit/run"}
 KNOWN_FUNCTIONS = {
     "bertkit/bench/machine.py: measure_recipe",
     "bertkit/finetune/train.py: train_seed",
-    "bertkit/pretrain/train.py: train",
-    "bertkit/run/log.py: Watch.__init__",
     "data_pipelines/masks/loader.py: load_steps",
     "data_pipelines/rows/prepare.py: _fill",
 }
 KNOWN_UNTESTED = {
+    "bertkit/cpu.py",
+    "bertkit/config/model_section.py",
     "bertkit/bench/prepare.py",
     "bertkit/demo/folder.py",
     "bertkit/finetune/answers.py",
     "bertkit/finetune/baselines.py",
     "bertkit/finetune/checks.py",
-    "bertkit/hf/folder.py",
     "bertkit/model/checkpointing.py",
-    "bertkit/model/families.py",
     "bertkit/pretrain/budget.py",
     "bertkit/run/export.py",
-    "bertkit/run/process.py",
     "bertkit/terminal.py",
     "data_pipelines/vocab/tokenizer_file.py",
 }
