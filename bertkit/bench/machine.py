@@ -202,7 +202,7 @@ def _is_large(recipe: Recipe) -> bool:
     """Whether a single row takes about a second on a CPU."""
     import torch
 
-    from bertkit.hf.info import forward_flops
+    from bertkit.model.flops import forward_flops
 
     return not torch.cuda.is_available() and forward_flops(_config(recipe), 0) * recipe.data.seq_len > 3e10
 

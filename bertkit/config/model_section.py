@@ -12,13 +12,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from bertkit.config.fields import MAY_CHANGE, help_of
 from bertkit.model.config import EncoderConfig
-from bertkit.model.families import FAMILIES
-
-# The tokenizer decides these; a recipe that set them could only contradict it.
-SET_BY_TOKENIZER = ("vocab_size", "pad_token_id")
-
-# Far beyond any encoder: a number above is a slip, and would be found out only when memory or patience ends.
-_MOST = {"hidden_size": 2**20, "intermediate_size": 2**22, "max_position_embeddings": 2**24, "num_hidden_layers": 1000}
+from bertkit.model.families import FAMILIES, Family
 
 
 class ModelSection(Protocol):
@@ -45,7 +39,16 @@ class ModelSection(Protocol):
 
 def model_sections() -> dict[str, type]:
     """The kinds by the value of `architecture`; a family that a plugin adds is one of them at once."""
-    return {**{name: _section_of(name, FAMILIES[name].config) for name in FAMILIES}, "imported": ImportedSection}
+    return {**{name: _section_of(name, FAMILIES[name]) for name in FAMILIES}, "imported": ImportedSection}
+
+
+def check_settable(section: Any) -> None:
+    """Refuse a key that no recipe sets, and say what does."""
+    architecture = section.get("architecture") if isinstance(section, dict) else None
+    if isinstance(architecture, str) and architecture in FAMILIES:
+        for key, what in FAMILIES[architecture].set_by.items():
+            if key in section:
+                raise ValueError(f"model.{key} comes from {what}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +65,13 @@ class NewModel:
     old_domain = ()
 
     def __post_init__(self):
-        for name, most in _MOST.items():
-            if getattr(self, name, 0) > most:
-                raise ValueError(f"{name} must be at most {most}, got {getattr(self, name)}")
         self.encoder_config(vocab_size=1, pad_token_id=None)  # refuses a shape that no encoder can have
 
     def encoder_config(self, vocab_size: int, pad_token_id: int | None) -> EncoderConfig:
-        config = FAMILIES[self.architecture].config
-        names = {field.name for field in dataclasses.fields(config)}.difference(SET_BY_TOKENIZER)
+        family = FAMILIES[self.architecture]
+        names = {field.name for field in dataclasses.fields(family.config)}.difference(family.set_by)
         shape = {name: getattr(self, name) for name in names}
-        return config(**shape, vocab_size=vocab_size, pad_token_id=pad_token_id)
+        return family.config(**shape, vocab_size=vocab_size, pad_token_id=pad_token_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +93,15 @@ class ImportedSection:
 
 
 @cache
-def _section_of(name: str, config: type) -> type:
-    """The section of a family: what tells it apart, and every field of its config that the tokenizer does not set."""
+def _section_of(name: str, family: Family) -> type:
+    """The section of a family: what tells it apart, and every field of its config that a recipe may set."""
+    config: type = family.config
     hints, notes = typing.get_type_hints(config, include_extras=True), help_of(config)
     about = " ".join((config.__doc__ or "").split())
     about = f"{name}: {about[:1].lower()}{about[1:]}"
     fields: list[Any] = [("architecture", Literal[name], field(metadata={"help": about}))]
     for each in dataclasses.fields(config):
-        if each.name not in SET_BY_TOKENIZER:
+        if each.name not in family.set_by:
             options: dict[str, Any] = {"default": each.default, "default_factory": each.default_factory}
             options["metadata"] = {"help": notes.get(each.name, "")}
             fields.append((each.name, hints[each.name], field(**options)))

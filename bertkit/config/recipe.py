@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import yaml
 
 from bertkit.config.fields import MAY_CHANGE, Sections, build, build_field, entries, override, plain
-from bertkit.config.model_section import SET_BY_TOKENIZER, ModelSection, model_sections
+from bertkit.config.model_section import ModelSection, check_settable, model_sections
 from bertkit.config.sections import BUDGETS, HeldOutConfig, OptimConfig, RunConfig, TrainConfig
 from bertkit.config.values import coerce
 from bertkit.config.yaml_text import load_yaml
@@ -98,9 +98,7 @@ def read_sections(name: str, *sections: str, changes: Iterable[str] = ()) -> tup
 
 def _pretraining_values(name: str, changes: Iterable[str]) -> dict[str, Any]:
     values = recipe_values(name, changes, "pretrain")
-    for key in SET_BY_TOKENIZER:
-        if isinstance(values.get("model"), dict) and key in values["model"]:
-            raise ValueError(f"model.{key} comes from the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+    check_settable(values.get("model"))
     return values
 
 

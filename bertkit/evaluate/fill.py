@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from bertkit.hf import load
 from bertkit.hf.folder import resolve
+from bertkit.hf.matching import check_vocabulary
+from bertkit.hf.models import load_with_head
 from bertkit.model.heads import MaskedLM
 from bertkit.model.packing import pack
 from data_pipelines.vocab.tokenizer import load_tokenizer
@@ -45,17 +46,11 @@ class FillMask:
         # On numbers too small to be normal, processors are many times slower.
         torch.set_flush_denormal(True)
         path = resolve(folder)
-        model = load(path)
-        if not isinstance(model, MaskedLM):
-            raise ValueError(f"{path} holds a {type(model).__name__} without a masked-LM head, so it cannot fill masks")
+        self.model: MaskedLM = load_with_head(path, "masked-lm")
         tokenizer = load_tokenizer(path)
+        check_vocabulary(tokenizer, self.model.config.vocab_size, path)
         if tokenizer.special.mask_id is None:
             raise ValueError(f"{path}: the tokenizer has no mask token")
-        if tokenizer.vocab_size > model.config.vocab_size:
-            raise ValueError(
-                f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only {model.config.vocab_size}"
-            )
-        self.model = model
         self.backend = tokenizer.backend
         self.vocab_size = tokenizer.vocab_size
         self.mask_id = tokenizer.special.mask_id

@@ -6,13 +6,13 @@ from typing import Any
 
 from accelerate import Accelerator
 
-import bertkit
 from bertkit.config.sections import EvaluateConfig
 from bertkit.cpu import make_ready
 from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
 from bertkit.hf.folder import resolve
-from bertkit.model import MaskedLM
+from bertkit.hf.matching import check_vocabulary
+from bertkit.hf.models import load_with_head
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
@@ -25,14 +25,8 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
     make_ready()
     folder = resolve(model_folder)
-    model = bertkit.load(folder)
-    if not isinstance(model, MaskedLM):
-        raise ValueError(f"{folder} holds a {type(model).__name__}, which predicts no tokens; a masked-LM is needed")
-    tokenizer = load_tokenizer(folder)
-    if tokenizer.vocab_size > model.config.vocab_size:
-        raise ValueError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {model.config.vocab_size}"
-        )
+    model, tokenizer = load_with_head(folder, "masked-lm"), load_tokenizer(folder)
+    check_vocabulary(tokenizer, model.config.vocab_size, folder)
     seq_len = min(config.seq_len, model.config.max_position_embeddings)
     sources = CorpusConfig(corpus=corpus, documents=config.documents, field=config.field)
     accelerator = Accelerator()

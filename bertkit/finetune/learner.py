@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from bertkit.finetune.batches import LabeledBatch
 from bertkit.finetune.inputs import Inputs
 from bertkit.finetune.start import Head
-from bertkit.model import Bert
 
 
 class Learner(nn.Module):
@@ -36,11 +35,10 @@ class Learner(nn.Module):
 def layer_speed(model: Head, decay: float) -> Callable[[str], float]:
     """The share of the learning rate each parameter gets, by its name: the head all of it, each layer below less."""
     depth = model.config.num_hidden_layers
-    top = {"final_norm"} if not isinstance(model.encoder, Bert) else set()
 
     def speed(name: str) -> float:
         _, part, *rest = name.split(".")  # model.head... or model.encoder.layers.3...
-        if part == "head" or rest[0] in top:
+        if part == "head" or rest[0] in model.encoder.above_layers:
             return 1.0
         return decay ** (depth - int(rest[1]) if rest[0] == "layers" else depth + 1)
 

@@ -13,9 +13,9 @@ import torch
 from bertkit.finetune.answers import word_logits
 from bertkit.finetune.card import SETTINGS
 from bertkit.finetune.windows import Frame, WordEncoder, text_rows, word_rows
-from bertkit.hf import load
 from bertkit.hf.folder import resolve
-from bertkit.model.heads import SequenceClassifier, TokenTagger
+from bertkit.hf.matching import check_vocabulary
+from bertkit.hf.models import load_with_head
 from data_pipelines.labels.schemes import parse, spans_of
 from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
 from data_pipelines.vocab.tokenizer import load_tokenizer
@@ -95,17 +95,12 @@ class Tagger:
         # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
         torch.set_flush_denormal(True)
         path = resolve(folder)
-        model = load(path)
-        if not isinstance(model, (TokenTagger, SequenceClassifier)):
-            raise ValueError(f"{path} holds a {type(model).__name__}, which gives no tags; fine-tune it first")
+        model = load_with_head(path, "tagger", "classifier", remedy="fine-tune it first")
         tokenizer = load_tokenizer(path)
-        if tokenizer.vocab_size > model.config.vocab_size:
-            raise ValueError(
-                f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only {model.config.vocab_size}"
-            )
+        check_vocabulary(tokenizer, model.config.vocab_size, path)
         settings = _settings(path)
         self.labels = model.labels
-        self.classifies_texts = isinstance(model, SequenceClassifier)
+        self.classifies_texts = model.judges_sequences
         self._model = model.to(device)
         self._device = device
         self._encode, self._frame = WordEncoder(tokenizer), Frame.of(tokenizer)

@@ -12,8 +12,8 @@ from bertkit.config.recipe import read_sections
 from bertkit.finetune.data import Labeled
 from bertkit.hf import Model, load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
-from bertkit.model import Bert, MaskedLM, SequenceClassifier, TokenTagger, build_encoder
-from bertkit.model.build import Encoder
+from bertkit.hf.matching import check_head, check_vocabulary
+from bertkit.model import SequenceClassifier, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.run.lock import locked
 from data_pipelines import durable
@@ -54,21 +54,15 @@ def find_given(recipe: FinetuneRecipe) -> Given | None:
         return None
     folder = resolve(recipe.model.init or like)
     given = Given(folder, load_outline(folder), load_tokenizer(folder))
-    if given.tokenizer.vocab_size > given.model.config.vocab_size:
-        raise ValueError(
-            f"{folder}: the tokenizer has {given.tokenizer.vocab_size} tokens, "
-            f"but the model knows {given.model.config.vocab_size}"
-        )
-    if recipe.model.init and isinstance(given.model, (TokenTagger, SequenceClassifier)):
-        head = _head_of(recipe)
-        if not isinstance(given.model, head):
-            raise ValueError(f"{folder} holds a {type(given.model).__name__}, but the task needs a {head.__name__}")
+    check_vocabulary(given.tokenizer, given.model.config.vocab_size, folder)
+    if recipe.model.init:
+        check_head(given.model, folder, "bare", "masked-lm", _head_of(recipe).kind)
     return given
 
 
 def check_labels(recipe: FinetuneRecipe, given: Given | None, labels: tuple[str, ...]) -> None:
     """A head that is there already goes on only with its own labels."""
-    if given is None or not recipe.model.init or not isinstance(given.model, (TokenTagger, SequenceClassifier)):
+    if given is None or not recipe.model.init or not given.model.labels:
         return
     own = given.model.labels
     if own != labels:
@@ -105,10 +99,7 @@ def _pretrained(given: Given, labeled: Labeled, head: type[Head]) -> Start:
         model = bertkit.load(given.folder)
         if isinstance(model, head):
             return model
-        encoder = _encoder_of(model)
-        if isinstance(encoder, Bert) and head is TokenTagger:
-            encoder.pooler = None  # nothing would train it
-        return head(encoder, labeled.labels, _seeds(seed)[1])
+        return head(model.encoder, labeled.labels, _seeds(seed)[1])
 
     return Start(given.tokenizer, build, _sha256(given.folder.glob("*.safetensors")))
 
@@ -135,10 +126,6 @@ def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, fol
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
         train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
         text.unlink()
-
-
-def _encoder_of(model: Model) -> Encoder:
-    return model.encoder if isinstance(model, (MaskedLM, TokenTagger, SequenceClassifier)) else model
 
 
 def _seeds(seed: int) -> tuple[int, int]:

@@ -71,7 +71,7 @@ def read_config(values: dict[str, Any], source: Path) -> tuple[Family, EncoderCo
     return ("roberta" if first_position else kind), config, first_position
 
 
-def write_config(config: EncoderConfig) -> dict[str, Any]:
+def write_config(config: Any) -> dict[str, Any]:
     """The values that transformers reads, in every version that knows the model."""
     values: dict[str, Any] = {**asdict(config), "dtype": "float32"}
     if isinstance(config, BertConfig):

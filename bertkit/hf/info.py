@@ -6,8 +6,10 @@ from pathlib import Path
 
 from bertkit.hf.files import open_weights
 from bertkit.hf.folder import resolve
-from bertkit.hf.models import checked_outline
-from bertkit.model.config import BertConfig, EncoderConfig
+from bertkit.hf.models import Model, checked_outline
+from bertkit.model.config import EncoderConfig
+from bertkit.model.encoder import Encoder
+from bertkit.model.flops import forward_flops, head_flops
 
 
 @dataclass(frozen=True)
@@ -46,34 +48,15 @@ def describe(folder: str | Path, seq_len: int | None = None) -> Info:
         config=layout.config,
         parameters={part: parts[part] for part in ("embeddings", "attention", "mlp", "norms", "head") if parts[part]},
         labels=layout.labels,
-        flops_per_token=forward_flops(layout.config, seq_len)
-        + _head_flops(layout.config, layout.head, layout.labels, seq_len),
+        flops_per_token=forward_flops(layout.config, seq_len) + _head_flops_per_token(model, seq_len),
         seq_len=seq_len,
     )
 
 
-def forward_flops(config: EncoderConfig, seq_len: int) -> int:
-    """Multiplications and additions of the encoder's matrix products for one token."""
-    width, inner = config.hidden_size, config.intermediate_size
-    gated = 1 if isinstance(config, BertConfig) else 2
-    windows = [None] * config.num_hidden_layers if isinstance(config, BertConfig) else config.windows()
-    flops = 0
-    for window in windows:
-        seen = seq_len if window is None else min(seq_len, 2 * window + 1)
-        flops += 2 * (4 * width * width + (gated + 1) * width * inner) + 4 * seen * width
-    return flops
-
-
-def _head_flops(config: EncoderConfig, head: str, labels: tuple[str, ...], seq_len: int) -> int:
-    width = config.hidden_size
-    transform = 2 * width * width
-    if head == "masked-lm":
-        return transform + 2 * width * config.vocab_size
-    if head == "tagger":
-        return (0 if isinstance(config, BertConfig) else transform) + 2 * width * len(labels)
-    if head == "classifier":  # once a sequence, so next to nothing a token
-        return (transform + 2 * width * len(labels)) // seq_len
-    return 0
+def _head_flops_per_token(model: Model, seq_len: int) -> int:
+    if isinstance(model, Encoder):
+        return 0
+    return head_flops(model) // (seq_len if model.judges_sequences else 1)
 
 
 def _part(name: str) -> str:

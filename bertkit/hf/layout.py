@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from bertkit.hf.config import read_config, write_config
 from bertkit.model.config import BertConfig, EncoderConfig
 
-Head = Literal["bare", "masked-lm", "tagger", "classifier"]
+Head = str
 Family = Literal["bert", "roberta", "modernbert"]
 Shapes = dict[str, tuple[int, ...]]
 
@@ -52,7 +52,7 @@ _LAYER_PATTERN = {
 class Layout:
     """Which weights a folder holds and what they are called there."""
 
-    config: EncoderConfig
+    config: Any
     family: Family
     head: Head = "bare"
     labels: tuple[str, ...] = ()

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from bertkit.hf.files import Weights, open_weights, replacing, save_weights
 from bertkit.hf.folder import resolve
 from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
+from bertkit.hf.matching import check_head, check_vocabulary
 from bertkit.hf.names import Weight, weight_table
-from bertkit.model.bert import Bert
-from bertkit.model.build import Encoder, outline_encoder
-from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
-from bertkit.model.modernbert import ModernBert
+from bertkit.model.build import outline_encoder
+from bertkit.model.encoder import Encoder
+from bertkit.model.heads import HEADS, ModelWithHead
 
-Model = Encoder | MaskedLM | TokenTagger | SequenceClassifier
+Model = Encoder | ModelWithHead
 
 
 def load(folder: str | Path) -> Model:
@@ -40,6 +40,14 @@ def load(folder: str | Path) -> Model:
     return model.eval()
 
 
+def load_with_head(folder: str | Path, *kinds: str, remedy: str = "") -> Any:
+    """The model of a folder, which must have a head of one of these kinds."""
+    path = resolve(folder)
+    model = load(path)
+    check_head(model, path, *kinds, remedy=remedy)
+    return model
+
+
 def load_outline(folder: str | Path) -> Model:
     """The model that `load` would give, with every name and shape checked, but without memory for its weights."""
     path = resolve(folder)
@@ -53,11 +61,8 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     `save(folder)`; without one, a tokenizer that is there stays."""
     path = Path(folder)
     layout = layout_of(model)
-    if tokenizer is not None and tokenizer.vocab_size > layout.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {layout.config.vocab_size}; "
-            "save it with the tokenizer it was trained with"
-        )
+    if tokenizer is not None:
+        check_vocabulary(tokenizer, layout.config.vocab_size, path)
     state = model.state_dict()
     tensors: dict[str, Tensor] = {}
     for row in weight_table(layout):
@@ -83,28 +88,18 @@ def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
 def outline(layout: Layout) -> Model:
     """The layout's modules, without memory for their weights."""
     encoder = outline_encoder(layout.config, pooler=layout.pooler)
-    if layout.head == "masked-lm":
-        return MaskedLM(encoder)
-    if layout.head == "tagger":
-        return TokenTagger(encoder, layout.labels)
-    if layout.head == "classifier":
-        return SequenceClassifier(encoder, layout.labels)
-    return encoder
+    if layout.head == "bare":
+        return encoder
+    return HEADS[layout.head](encoder, layout.labels) if layout.labels else HEADS[layout.head](encoder)
 
 
 def layout_of(model: nn.Module) -> Layout:
-    if isinstance(model, MaskedLM):
-        return Layout.of(model.config, head="masked-lm")
-    if isinstance(model, TokenTagger):
-        return Layout.of(model.config, head="tagger", labels=model.labels)
-    if isinstance(model, SequenceClassifier):
-        return Layout.of(model.config, head="classifier", labels=model.labels)
-    if isinstance(model, (Bert, ModernBert)):
-        return Layout.of(model.config, pooler=isinstance(model, Bert) and model.pooler is not None)
-    raise ValueError(
-        f"only an encoder, a MaskedLM, a TokenTagger or a SequenceClassifier can be saved, got {type(model).__name__}; "
-        "take the model out of its wrapper first"
-    )
+    if not isinstance(model, (Encoder, ModelWithHead)):
+        raise ValueError(
+            f"only an encoder or a model with a head can be saved, got {type(model).__name__}; "
+            "take the model out of its wrapper first"
+        )
+    return Layout.of(model.config, model.kind, model.labels, pooler=model.encoder.pooler is not None)
 
 
 def _check(table: list[Weight], model: Model, shapes: Shapes, layout: Layout, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Token ids enter, hidden states or logits leave: the two encoders, their heads, and packing.
+"""Token ids enter, hidden states or logits leave: the encoders, their heads, and packing.
 
 Names are imported on first use, so that `bertkit.model.config` does not pay for torch.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bertkit.model.config import BertConfig as BertConfig
     from bertkit.model.config import EncoderConfig as EncoderConfig
     from bertkit.model.config import ModernBertConfig as ModernBertConfig
+    from bertkit.model.encoder import Encoder as Encoder
     from bertkit.model.heads import MaskedLM as MaskedLM
     from bertkit.model.heads import SequenceClassifier as SequenceClassifier
     from bertkit.model.heads import TokenTagger as TokenTagger
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Bert": "bert",
     "BertConfig": "config",
+    "Encoder": "encoder",
     "EncoderConfig": "config",
     "MaskedLM": "heads",
     "ModernBert": "modernbert",

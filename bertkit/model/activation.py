@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertkit.model.config import Activation
 
-
-def activation(name: Activation) -> Callable[[Tensor], Tensor]:
+def activation(name: str) -> Callable[[Tensor], Tensor]:
     return _FUNCTIONS[name]
 
 
@@ -19,4 +18,5 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
     "silu": F.silu,
+    "tanh": torch.tanh,
 }

@@ -2,6 +2,9 @@
 
 # B rows, L padded length, T tokens in the pack, D width, H heads, E channels per head, F feed-forward width
 
+import math
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -9,40 +12,26 @@ from bertkit.model.activation import activation
 from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import BertConfig
-from bertkit.model.packing import Packed, check_ids, computed_packed, pack
+from bertkit.model.encoder import Encoder
+from bertkit.model.initialization import normal, sinusoids
+from bertkit.model.packing import Packed, check_ids, pack
 
 
-class Bert(nn.Module):
+class Bert(Encoder):
     """Token, position and type embeddings, then blocks with the norm after each residual sum."""
 
-    def __init__(self, config: BertConfig, pooler: bool = False):
-        super().__init__()
-        self.config = config
-        self.gradient_checkpointing = False
-        """Recompute each block in the backward pass instead of keeping what it computed."""
+    config: BertConfig
+
+    def __init__(self, config: BertConfig):
+        super().__init__(config)
         self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.positions.weight.requires_grad_(config.position_embedding_type == "absolute")
         self.types = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
-
-    def forward(
-        self,
-        input_ids: Packed | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
-
-        Positions count from a row's first real token, so padding may stand on the left.
-        """
-        return computed_packed(self.encode, input_ids, attention_mask, token_type_ids)
 
     def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
-        """Hidden states of a packed batch, (T, D); with the ascending places `at` only theirs, (M, D), for which
-        the last block computes nothing else."""
         hidden_TD = self.embed(batch)
         for layer in self.layers[:-1]:
             hidden_TD = checkpointed(self, layer, hidden_TD, batch)
@@ -62,15 +51,16 @@ class Bert(nn.Module):
         hidden_TD = hidden_TD + (self.types.weight[0] if types is None else self.types(types))
         return F.dropout(self.norm(hidden_TD), self.config.hidden_dropout_prob, self.training)
 
-    def pool(self, first_BD: Tensor) -> Tensor:
-        """The pooled vector of each sequence from its first token's hidden state."""
-        assert self.pooler is not None, "this encoder has no pooler"
-        return self.pooler(first_BD).tanh()
+    def initial(self, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+        std = self.config.initializer_range
+        if name.endswith("positions.weight") and self.config.position_embedding_type == "sinusoidal":
+            # Of the same size as the token embeddings, which they would drown otherwise.
+            return sinusoids(*shape) * std * math.sqrt(2)
+        return normal(shape, std, generator)
 
     def attention_weights(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
-        """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
         batch, _ = pack(input_ids, attention_mask, token_type_ids)
         hidden_TD = self.embed(batch)
         weights = []

@@ -1,22 +1,33 @@
 """The encoder families by the name that recipes call them: a config that says its shape, and the class that has it."""
 
+import typing
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from bertkit.model.config import BertConfig, ModernBertConfig
+from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig, SetBy
 from data_pipelines.table import Table
+
+if TYPE_CHECKING:
+    from bertkit.model.encoder import Encoder
 
 
 class Family(NamedTuple):
-    config: type
-    """Dataclass of the encoder's shape; every field is a key of the recipe's model section."""
+    config: type[EncoderConfig]
+    """Dataclass of the encoder's shape; every field is a key of the recipe's model section but those of `set_by`."""
     encoder_home: str
     """module:CLASS of the encoder, imported when one is built: naming families imports no torch."""
 
     @property
-    def encoder(self) -> Any:
+    def encoder(self) -> "type[Encoder]":
         module, _, name = self.encoder_home.partition(":")
         return getattr(import_module(module), name)
+
+    @property
+    def set_by(self) -> dict[str, str]:
+        """The fields that no recipe sets, each with what sets it."""
+        hints = typing.get_type_hints(self.config, include_extras=True)
+        marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+        return {name: mark.what for name, extras in marks.items() for mark in extras if isinstance(mark, SetBy)}
 
 
 FAMILIES: Table[Family] = Table(
@@ -26,3 +37,13 @@ FAMILIES: Table[Family] = Table(
         "modernbert": Family(ModernBertConfig, "bertkit.model.modernbert:ModernBert"),
     },
 )
+
+
+def family_of(config: EncoderConfig) -> Family:
+    """The family whose config this is; one that no row has is refused, never taken for another."""
+    for name in FAMILIES:
+        if FAMILIES[name].config is type(config):
+            return FAMILIES[name]
+    raise ValueError(
+        f"no encoder family has a {type(config).__name__}; known are {', '.join(FAMILIES)}, and FAMILIES.add makes more"
+    )

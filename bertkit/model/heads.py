@@ -3,31 +3,72 @@
 # B rows, L padded length, T tokens in the pack, M masked tokens, D width, V vocabulary, K labels
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model.activation import activation
-from bertkit.model.bert import Bert
-from bertkit.model.build import Encoder
-from bertkit.model.config import BertConfig, EncoderConfig
+from bertkit.model.config import EncoderConfig, HeadStyle
+from bertkit.model.encoder import Encoder
 from bertkit.model.initialization import initialize
 from bertkit.model.loss import summed_cross_entropy
 from bertkit.model.packing import Packed, computed_packed, pack
+from data_pipelines.table import Table
 
 
-class MaskedLM(nn.Module):
-    """Predicts the token at a position: transform, norm, projection to the vocabulary."""
+class ModelWithHead(nn.Module):
+    """An encoder and a head on it: what is trained, saved and asked."""
 
-    def __init__(self, encoder: Encoder, seed: int = 0):
+    kind: ClassVar[str]
+    """Which head it is; bertkit.hf names its weights by this."""
+    judges_sequences: ClassVar[bool] = False
+    """Whether it answers once for a sequence rather than for each token."""
+    labels: tuple[str, ...] = ()
+    head: Any
+
+    def __init__(self, encoder: Encoder, head: nn.Module, seed: int):
+        """`head` has no memory yet; it gets initial weights where the encoder's are. An encoder that is only an
+        outline gets an outline of a head."""
         super().__init__()
-        with torch.device("meta"):
-            self.head = VocabularyHead(encoder.config)
-        _fill(self.head, encoder, seed)
+        device = encoder.tokens.weight.device
+        if device.type != "meta":
+            initialize(head, encoder, seed, device)
+        self.head = head
         self.encoder = encoder
         self.config = encoder.config
+
+    def forward(
+        self, input_ids: Any, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """Logits: (T, ...) of a packed batch, (B, L, ...) of padded rows."""
+        return computed_packed(self.logits, input_ids, attention_mask, token_type_ids)
+
+    def logits(self, batch: Packed) -> Tensor:
+        """Logits of every token."""
+        return self.head(self.encoder.encode(batch))
+
+    def target_logits(self, batch: Any) -> Tensor:
+        """Logits at the batch's targets only."""
+        raise NotImplementedError
+
+    def decoder_weights(self) -> int:
+        """Number of weights in a projection that lies outside the head's own layers."""
+        return 0
+
+
+class MaskedLM(ModelWithHead):
+    """Predicts the token at a position: transform, norm, projection to the vocabulary."""
+
+    kind = "masked-lm"
+    head: "VocabularyHead"
+
+    def __init__(self, encoder: Encoder, seed: int = 0):
+        with torch.device("meta"):
+            head = VocabularyHead(encoder.config)
+        encoder.take_pooler()
+        super().__init__(encoder, head, seed)
 
     def forward(
         self, input_ids: Any, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -35,7 +76,7 @@ class MaskedLM(nn.Module):
         """The summed loss of a packed batch with targets; logits, (T, V) of one without, (B, L, V) of padded rows."""
         if getattr(input_ids, "target_index", None) is not None:
             return self.loss(input_ids)
-        return computed_packed(self.logits, input_ids, attention_mask, token_type_ids)
+        return super().forward(input_ids, attention_mask, token_type_ids)
 
     def loss(self, batch: Any) -> Tensor:
         """Cross-entropy summed over the batch's targets. Only they are projected to the vocabulary, and only they
@@ -61,51 +102,45 @@ class MaskedLM(nn.Module):
         """(V, D), the embedding matrix where the two are tied."""
         return self.encoder.tokens.weight if self.head.decoder_weight is None else self.head.decoder_weight
 
+    def decoder_weights(self) -> int:
+        return self.decoder_weight.numel()
 
-class TokenTagger(nn.Module):
+
+class TokenTagger(ModelWithHead):
     """Gives every token a score for each label."""
 
+    kind = "tagger"
+    head: "LabelHead"
+
     def __init__(self, encoder: Encoder, labels: Sequence[str], seed: int = 0):
-        super().__init__()
         _check_labels(labels)
         with torch.device("meta"):
-            self.head = LabelHead(encoder.config, len(labels))
-        _fill(self.head, encoder, seed)
-        self.encoder = encoder
-        self.config = encoder.config
+            head = LabelHead(encoder.config, len(labels))
+        encoder.take_pooler()
+        super().__init__(encoder, head, seed)
         self.labels = tuple(labels)
-
-    def forward(
-        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        """Logits: (T, K) of a packed batch, (B, L, K) of padded rows."""
-        return computed_packed(self.logits, input_ids, attention_mask, token_type_ids)
-
-    def logits(self, batch: Packed) -> Tensor:
-        return self.head(self.encoder.encode(batch))
 
     def target_logits(self, batch: Any) -> Tensor:
         """Logits (M, K) at the batch's targets, which must ascend; last block and head run on them only."""
         return self.head(self.encoder.encode(batch, batch.target_index))
 
 
-class SequenceClassifier(nn.Module):
+class SequenceClassifier(ModelWithHead):
     """Gives every sequence a score for each label, from its first token or from the mean of all."""
 
+    kind = "classifier"
+    judges_sequences = True
+    head: "PooledHead"
+
     def __init__(self, encoder: Encoder, labels: Sequence[str], seed: int = 0):
-        super().__init__()
         _check_labels(labels)
-        pooler = None
-        if isinstance(encoder, Bert):
-            # A pooler that pretraining left behind is where this head begins.
-            pooler, encoder.pooler = encoder.pooler, None
         with torch.device("meta"):
-            self.head = PooledHead(encoder.config, len(labels))
-        _fill(self.head, encoder, seed)
-        if pooler is not None and self.head.pooler is not None:
-            self.head.pooler.load_state_dict(pooler.state_dict())
-        self.encoder = encoder
-        self.config = encoder.config
+            head = PooledHead(encoder.config, len(labels))
+        pooler = encoder.take_pooler()
+        super().__init__(encoder, head, seed)
+        if pooler is not None and head.pooler is not None:
+            # A pooler that pretraining left behind is where this head begins.
+            head.pooler.load_state_dict(pooler.state_dict())
         self.labels = tuple(labels)
 
     def forward(
@@ -117,7 +152,7 @@ class SequenceClassifier(nn.Module):
 
     def target_logits(self, batch: Any) -> Tensor:
         """Logits (S, K), one row a sequence."""
-        if getattr(self.config, "classifier_pooling", "cls") == "cls":
+        if self.head.pooling == "cls":
             return self.head(self.encoder.encode(batch, batch.cu_seqlens[:-1].long()))
         hidden_TD = self.encoder.encode(batch)
         lengths_S = batch.cu_seqlens.diff().long()
@@ -126,6 +161,10 @@ class SequenceClassifier(nn.Module):
         sequence_T = sequence_T.repeat_interleave(lengths_S, output_size=len(hidden_TD))
         sum_SD = hidden_TD.new_zeros(len(lengths_S), hidden_TD.shape[1]).index_add(0, sequence_T, hidden_TD)
         return self.head(sum_SD / lengths_S[:, None])
+
+
+HEADS: Table[Any] = Table("head", {cls.kind: cls for cls in (MaskedLM, TokenTagger, SequenceClassifier)})
+"""The heads by kind; those with labels take them after the encoder."""
 
 
 class VocabularyHead(nn.Module):
@@ -137,61 +176,57 @@ class VocabularyHead(nn.Module):
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
-        self.transform = Transform(config)
+        style = config.heads()
+        self.transform = Transform(config.hidden_size, style)
         self.decoder_weight = None
         if not config.tie_word_embeddings:
             self.decoder_weight = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
         self.decoder_bias = None
-        if isinstance(config, BertConfig) or config.decoder_bias:
+        if style.decoder_bias:
             self.decoder_bias = nn.Parameter(torch.empty(config.vocab_size))
 
 
 class PooledHead(nn.Module):
-    """The vector of a sequence to label scores: a dense layer with tanh, or the modern encoder's transform, first."""
+    """The vector of a sequence to label scores, through a dense layer first where the family has one."""
 
     def __init__(self, config: EncoderConfig, num_labels: int):
         super().__init__()
-        classic = isinstance(config, BertConfig)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if classic else None
+        style = config.heads()
+        self.pooling = style.pooling
+        self.pooler = None
+        if style.pooler is not None:
+            self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+            self.activation = activation(style.pooler)
         self.labels = LabelHead(config, num_labels)
 
     def forward(self, pooled_SD: Tensor) -> Tensor:
-        return self.labels(pooled_SD if self.pooler is None else self.pooler(pooled_SD).tanh())
+        return self.labels(pooled_SD if self.pooler is None else self.activation(self.pooler(pooled_SD)))
 
 
 class LabelHead(nn.Module):
-    """Hidden states to label scores; the modern encoder's head transforms them first."""
+    """Hidden states to label scores, through a transform first where the family has one."""
 
     def __init__(self, config: EncoderConfig, num_labels: int):
         super().__init__()
-        classic = isinstance(config, BertConfig)
-        self.transform = None if classic else Transform(config)
-        self.dropout = config.classifier_dropout
-        if isinstance(config, BertConfig) and config.classifier_dropout is None:
-            self.dropout = config.hidden_dropout_prob
+        style = config.heads()
+        self.transform = Transform(config.hidden_size, style) if style.transforms_labels else None
+        self.dropout = style.label_dropout
         self.classifier = nn.Linear(config.hidden_size, num_labels)
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         if self.transform is not None:
             hidden_TD = self.transform(hidden_TD)
-        assert self.dropout is not None
         return self.classifier(F.dropout(hidden_TD, self.dropout, self.training))
 
 
 class Transform(nn.Module):
     """What stands between an encoder and a projection: a dense layer, a nonlinearity, a norm."""
 
-    def __init__(self, config: EncoderConfig):
+    def __init__(self, width: int, style: HeadStyle):
         super().__init__()
-        width = config.hidden_size
-        if isinstance(config, BertConfig):
-            self.dense = nn.Linear(width, width)
-            self.activation = activation(config.hidden_act)
-            self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        else:
-            self.dense = nn.Linear(width, width, bias=config.classifier_bias)
-            self.activation = activation(config.classifier_activation)
-            self.norm = nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)
+        self.dense = nn.Linear(width, width, bias=style.dense_bias)
+        self.activation = activation(style.activation)
+        self.norm = nn.LayerNorm(width, eps=style.norm_eps, bias=style.norm_bias)
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(hidden_TD)))
@@ -200,10 +235,3 @@ class Transform(nn.Module):
 def _check_labels(labels: Sequence[str]) -> None:
     if len(set(labels)) != len(labels) or not labels:
         raise ValueError(f"labels must be distinct and at least one, got {list(labels)}")
-
-
-def _fill(head: nn.Module, encoder: Encoder, seed: int) -> None:
-    """Initial weights where the encoder's are; an encoder that is only an outline gets an outline of a head."""
-    device = encoder.tokens.weight.device
-    if device.type != "meta":
-        initialize(head, encoder.config, seed, device)

@@ -2,8 +2,10 @@
 
 # B rows, L padded length, T tokens in the pack, D width, H heads, E channels per head, F MLP width
 
+import math
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -11,18 +13,20 @@ from bertkit.model.activation import activation
 from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import ModernBertConfig
-from bertkit.model.packing import Packed, check_ids, computed_packed, pack
+from bertkit.model.encoder import Encoder
+from bertkit.model.initialization import normal
+from bertkit.model.packing import Packed, check_ids, pack
 from bertkit.model.rotation import Rotation, rotate
 
 
-class ModernBert(nn.Module):
+class ModernBert(Encoder):
     """Token embeddings, then blocks with the norm before each part and rotary positions in attention."""
 
+    above_layers = ("final_norm",)
+    config: ModernBertConfig
+
     def __init__(self, config: ModernBertConfig):
-        super().__init__()
-        self.config = config
-        self.gradient_checkpointing = False
-        """Recompute each block in the backward pass instead of keeping what it computed."""
+        super().__init__(config)
         self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.norm = _norm(config)
         self.layers = nn.ModuleList(
@@ -32,22 +36,7 @@ class ModernBert(nn.Module):
         )
         self.final_norm = _norm(config)
 
-    def forward(
-        self,
-        input_ids: Packed | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
-
-        Positions count from a row's first real token, so padding may stand on the left.
-        Token types mean nothing to this encoder; they are taken so that both encoders are called alike.
-        """
-        return computed_packed(self.encode, input_ids, attention_mask)
-
     def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
-        """Hidden states of a packed batch, (T, D); with the ascending places `at` only theirs, (M, D), for which
-        the last block computes nothing else."""
         hidden_TD = self.embed(batch)
         rotations = self.rotations(batch.position_ids)
         for layer in self.layers[:-1]:
@@ -66,10 +55,18 @@ class ModernBert(nn.Module):
             windowed=Rotation.of(position_ids_T, head_size, self.config.local_rope_theta),
         )
 
+    def initial(self, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+        std = self.config.initializer_range
+        # What a block adds to the residual stream starts smaller, the more blocks there are.
+        if name.endswith(("attention_out.weight", "mlp_out.weight", "dense.weight", "decoder_weight")):
+            std /= math.sqrt(2 * self.config.num_hidden_layers)
+        elif name.endswith("classifier.weight"):
+            std = self.config.hidden_size**-0.5
+        return normal(shape, std, generator, cutoff=self.config.initializer_cutoff_factor * std)
+
     def attention_weights(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
-        """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
         batch, _ = pack(input_ids, attention_mask)
         hidden_TD = self.embed(batch)
         rotations = self.rotations(batch.position_ids)

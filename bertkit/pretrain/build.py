@@ -8,7 +8,7 @@ from torch import Tensor
 
 import bertkit
 from bertkit.config.recipe import Recipe
-from bertkit.model import Bert, MaskedLM, ModernBert, build_encoder
+from bertkit.model import Encoder, MaskedLM, build_encoder
 from bertkit.pretrain.inputs import Inputs
 from bertkit.pretrain.neighbors import start_from_neighbors
 from data_pipelines.masks.keyed import fold
@@ -36,9 +36,7 @@ def warm_start(model: MaskedLM, recipe: Recipe, inputs: Inputs) -> float:
 def import_model(folder: Path, inputs: Inputs) -> MaskedLM:
     """A published model to go on from; a bare encoder gets a new head."""
     model = bertkit.load(folder)
-    if isinstance(model, (Bert, ModernBert)):
-        if isinstance(model, Bert):
-            model.pooler = None  # nothing trains it
+    if isinstance(model, Encoder):
         model = MaskedLM(model)
     assert isinstance(model, MaskedLM), "other heads are refused before the text is prepared"
     if inputs.old_pieces:

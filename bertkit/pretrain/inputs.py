@@ -18,7 +18,7 @@ from bertkit.config.fields import part, plain
 from bertkit.config.recipe import Recipe
 from bertkit.hf import load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
-from bertkit.model import SequenceClassifier, TokenTagger
+from bertkit.hf.matching import check_head, check_vocabulary
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable
@@ -100,13 +100,9 @@ def cache_folder(chosen: str | None) -> Path:
 
 def _check_init(folder: Path, seq_len: int) -> None:
     """Refuse a model that cannot be trained on, or not on such rows, before any time goes into preparing them."""
-    model, vocab_size = load_outline(folder), load_tokenizer(folder).vocab_size
-    if isinstance(model, (TokenTagger, SequenceClassifier)):
-        raise ValueError(f"{folder} holds a {type(model).__name__}; only an encoder or a masked-LM can be trained on")
-    if vocab_size > model.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {vocab_size} tokens, but the model in {folder} knows {model.config.vocab_size}"
-        )
+    model = load_outline(folder)
+    check_head(model, folder, "bare", "masked-lm")
+    check_vocabulary(load_tokenizer(folder), model.config.vocab_size, folder)
     if seq_len > model.config.max_position_embeddings:
         raise ValueError(
             f"data.seq_len={seq_len} is longer than the {model.config.max_position_embeddings} positions of {folder}"

@@ -128,15 +128,12 @@ def _samples(
     import numpy as np
     import torch
 
-    import bertkit
     from bertkit.evaluate.held_out import MASK_SEED
-    from bertkit.model import MaskedLM
+    from bertkit.hf.models import load_with_head
     from data_pipelines.masks.collator import MaskingCollator
     from data_pipelines.masks.config import MaskConfig
 
-    model = bertkit.load(folder / "export")
-    if not isinstance(model, MaskedLM):
-        raise ValueError(f"the run's model is a {type(model).__name__}, which predicts no tokens")
+    model = load_with_head(folder / "export", "masked-lm")
     mask = MaskConfig(rate=recipe.eval.mask_rate)
     collator = MaskingCollator.from_config(tokenizer, mask, seed=MASK_SEED, layout="packed")
     row_ids = np.arange(min(len(rows), _SAMPLE_ROWS))

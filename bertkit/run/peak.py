@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator
-from torch import nn
 
-from bertkit.hf.info import forward_flops
-from bertkit.model.config import BertConfig, EncoderConfig
-from bertkit.model.heads import MaskedLM, SequenceClassifier, TokenTagger
+from bertkit.model.config import EncoderConfig
+from bertkit.model.flops import forward_flops, head_flops
+from bertkit.model.heads import ModelWithHead
 
 
 def share_of_peak(
@@ -33,7 +32,7 @@ def measure_peak(device: torch.device, precision: str) -> float:
     return 2 * size**3 / best
 
 
-def count_flops(model: MaskedLM | TokenTagger | SequenceClassifier) -> Callable[[int, int], float]:
+def count_flops(model: ModelWithHead) -> Callable[[int, int], float]:
     """Operations of a step of this model on so many tokens and targets. What attention adds for scores and sums is
     left out: it depends on the lengths, and is small for rows of a few hundred tokens."""
     head = head_flops(model)
@@ -55,18 +54,9 @@ def step_flops(
     every token, less what the last block need not compute for tokens that are no targets, and of the head, which
     takes `head` operations forward, for targets. A token sees `seen` keys in the mean, in a window at most its own."""
     width = config.hidden_size
-    windows = [None] * config.num_hidden_layers if isinstance(config, BertConfig) else config.windows()
-    scores = [4 * width * (seen if window is None else min(seen, 2 * window + 1)) for window in windows]
+    scores = [4 * width * (seen if window is None else min(seen, 2 * window + 1)) for window in config.windows()]
     linear = forward_flops(config, 0) / config.num_hidden_layers
     keys_and_values = 2 * 2 * width * width
     per_token = sum(linear + score for score in scores[:-1]) + keys_and_values
     per_target = linear - keys_and_values + scores[-1]
     return encoder_passes * (num_tokens * per_token + num_targets * per_target) + 3 * num_targets * head
-
-
-def head_flops(model: MaskedLM | TokenTagger | SequenceClassifier) -> float:
-    """Operations of the head for one target, forward."""
-    weights = [module.weight.numel() for module in model.head.modules() if isinstance(module, nn.Linear)]
-    if isinstance(model, MaskedLM):
-        weights.append(model.decoder_weight.numel())
-    return 2.0 * sum(weights)

@@ -78,7 +78,7 @@ def test_what_cannot_be_scored_is_refused_by_name(corpus, tmp_path, capsys):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
     for words, complaint in (
-        ([tmp_path / "tagger", corpus], "holds a TokenTagger, which predicts no tokens"),
+        ([tmp_path / "tagger", corpus], "holds a TokenTagger, but a MaskedLM is needed"),
         ([tmp_path / "odd", corpus], "there is no tokenizer at"),
         ([tmp_path / "lm", tmp_path / "nothing.txt"], "nothing.txt"),
         ([tmp_path / "lm", empty], "empty.txt"),

@@ -142,7 +142,7 @@ def test_what_cannot_be_filled_is_refused(folder, tmp_path):
     bertkit.save(
         build_encoder(BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1)), tmp_path
     )
-    with pytest.raises(ValueError, match="without a masked-LM head"):
+    with pytest.raises(ValueError, match="holds a Bert, but a MaskedLM is needed"):
         FillMask(tmp_path)
 
 

@@ -161,7 +161,7 @@ def test_the_folder_remembers_how_words_were_split(trained, tmp_path):
 def test_a_model_without_labels_is_refused(tokenizer, tmp_path):
     config = BertConfig(vocab_size=tokenizer.vocab_size, **SIZES)
     bertkit.save(MaskedLM(build_encoder(config)), tmp_path, tokenizer)
-    with pytest.raises(ValueError, match="MaskedLM, which gives no tags"):
+    with pytest.raises(ValueError, match="MaskedLM, but a TokenTagger or a SequenceClassifier is needed"):
         bertkit.Tagger.load(tmp_path)
 
 

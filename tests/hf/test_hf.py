@@ -204,7 +204,7 @@ def test_numbered_labels_are_as_many_as_the_weights_have(tmp_path):
 
 def test_a_tokenizer_that_is_too_large_is_refused_with_both_sizes(tokenizer, tmp_path):
     config = replace(TINY, vocab_size=20)
-    message = f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only 20"
+    message = f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows 20"
     with pytest.raises(ValueError, match=message):
         bertkit.save(MaskedLM(build_encoder(config)), tmp_path / "new", tokenizer)
     assert not (tmp_path / "new").exists()

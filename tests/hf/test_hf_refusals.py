@@ -54,7 +54,7 @@ def test_a_bias_that_the_config_does_not_know_is_refused(tmp_path):
 
 
 def test_a_model_on_its_way_is_only_an_encoder_or_a_head(tmp_path):
-    with pytest.raises(ValueError, match=r"only an encoder, .* or a SequenceClassifier can be saved, got Linear"):
+    with pytest.raises(ValueError, match="only an encoder or a model with a head can be saved, got Linear"):
         bertkit.save(torch.nn.Linear(2, 2), tmp_path)
 
 
@@ -106,8 +106,11 @@ def test_an_oversized_header_is_refused(header, folder):
     ("values", "message"),
     [
         ({"vocab_size": 201}, r"word_embeddings.weight' has shape \(200, 16\), but config.json asks for \(201, 16\)"),
-        ({"hidden_size": 10**9, "num_attention_heads": 1}, "config.json asks for more memory than there could be"),
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but there are weights for 2"),
+        (
+            {"hidden_size": 10**9, "num_attention_heads": 1},
+            "hidden_size must be at most 1048576, got 1000000000",
+        ),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 1000, got 1000000000"),
         ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but there are weights for 2"),
         ({"model_type": "t5"}, "model_type must be bert, roberta, xlm-roberta or modernbert, got 't5'"),
         ({"hidden_atc": "gelu"}, "unknown key 'hidden_atc'; did you mean 'hidden_act'"),

@@ -99,13 +99,11 @@ KNOWN = {
     ("bertkit/run", "data_pipelines/rows"),
     ("bertkit/run", "data_pipelines/masks"),
     ("bertkit/evaluate", "accelerate"),
-    ("bertkit/evaluate", "bertkit"),
     ("bertkit/evaluate", "bertkit/config"),
     ("bertkit/evaluate", "bertkit/run"),
     ("bertkit/pretrain", "bertkit"),
     ("bertkit/pretrain", "bertkit/evaluate"),
     ("bertkit/finetune", "bertkit"),
-    ("bertkit/report", "bertkit"),
     ("bertkit/bench", "bertkit"),
 }
 NAMELESS = {"utils", "helpers", "common", "misc", "manager"}

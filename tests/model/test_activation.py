@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from bertkit.model.activation import activation
-from bertkit.model.config import Activation
+from bertkit.model.config import ActivationName
 
 
-@pytest.mark.parametrize("name", get_args(Activation))
+@pytest.mark.parametrize("name", get_args(ActivationName))
 def test_every_name_is_the_function_of_transformers(name):
     theirs = pytest.importorskip("transformers.activations").ACT2FN[name]
     values = torch.linspace(-6, 6, 101)

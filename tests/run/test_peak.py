@@ -6,7 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertkit.bench.step import Workload, make_batch
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
-from bertkit.run.peak import count_flops, head_flops, step_flops
+from bertkit.model.flops import head_flops
+from bertkit.run.peak import count_flops, step_flops
 
 torch.set_num_threads(1)
 SHAPE = {"vocab_size": 100, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

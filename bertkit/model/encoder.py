@@ -1,0 +1,76 @@
+"""What every encoder has in common: how it is called, and what heads, exports and optimizers ask of it."""
+
+# B rows, L padded length, T tokens in the pack, D width
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bertkit.model.activation import activation
+from bertkit.model.packing import Packed, computed_packed
+
+
+class Encoder(nn.Module):
+    """Token ids to hidden states. A family says what its blocks compute; the rest of the house knows this much of it.
+
+    A family sets `tokens` and `layers`, and defines `encode`, `initial` and `attention_weights`.
+    """
+
+    kind: ClassVar[str] = "bare"
+    """Which head a model has: none."""
+    labels: ClassVar[tuple[str, ...]] = ()
+    above_layers: ClassVar[tuple[str, ...]] = ()
+    """Names of the parts that come after the last block."""
+
+    tokens: nn.Embedding
+    layers: nn.ModuleList
+    pooler: nn.Linear | None
+
+    def __init__(self, config: Any):
+        super().__init__()
+        self.config = config
+        self.gradient_checkpointing = False
+        """Recompute each block in the backward pass instead of keeping what it computed."""
+        self.pooler = None
+
+    @property
+    def encoder(self) -> "Encoder":
+        """Itself, as a model with a head has one."""
+        return self
+
+    def forward(
+        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
+
+        Positions count from a row's first real token, so padding may stand on the left. An encoder without token
+        types takes them all the same, so that all encoders are called alike.
+        """
+        return computed_packed(self.encode, input_ids, attention_mask, token_type_ids)
+
+    def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
+        """Hidden states of a packed batch, (T, D); with the ascending places `at` only theirs, (M, D), for which
+        the last block computes nothing else."""
+        raise NotImplementedError
+
+    def initial(self, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+        """Initial values of a matrix of this encoder, or of a head on it, by its name."""
+        raise NotImplementedError
+
+    def attention_weights(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
+        raise NotImplementedError
+
+    def pool(self, first_BD: Tensor) -> Tensor:
+        """The pooled vector of each sequence from its first token's hidden state."""
+        assert self.pooler is not None, "this encoder has no pooler"
+        return activation(self.config.heads().pooler)(self.pooler(first_BD))
+
+    def take_pooler(self) -> nn.Linear | None:
+        """The pooler that pretraining left behind, which this encoder then no longer has: a head begins with it, or
+        nothing would train it."""
+        pooler, self.pooler = self.pooler, None
+        return pooler

@@ -1,0 +1,29 @@
+"""A model enters, the multiplications and additions of its matrix products leave."""
+
+from functools import cache
+
+from torch import nn
+
+from bertkit.model.build import outline_encoder
+from bertkit.model.config import EncoderConfig
+from bertkit.model.heads import ModelWithHead
+
+
+def forward_flops(config: EncoderConfig, seq_len: int) -> int:
+    """Of an encoder, for one token of a sequence of `seq_len`."""
+    seen = [seq_len if window is None else min(seq_len, 2 * window + 1) for window in config.windows()]
+    return _linear_flops(config) + 4 * config.hidden_size * sum(seen)
+
+
+def head_flops(model: ModelWithHead) -> int:
+    """Of a head, for one target."""
+    return _flops_of_layers(model.head) + 2 * model.decoder_weights()
+
+
+@cache
+def _linear_flops(config: EncoderConfig) -> int:
+    return _flops_of_layers(outline_encoder(config).layers)
+
+
+def _flops_of_layers(module: nn.Module) -> int:
+    return 2 * sum(part.weight.numel() for part in module.modules() if isinstance(part, nn.Linear))
