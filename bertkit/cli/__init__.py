@@ -1,6 +1,7 @@
 """The `bertkit` command: a verb and its arguments enter, one call and an exit code leave."""
 
 import argparse
+import errno
 import importlib
 import os
 import re
@@ -156,6 +157,8 @@ def _told(error: OSError) -> str:
     if error.strerror is None or not isinstance(named, (str, bytes, Path)):
         return error.strerror or str(error)
     path = Path(os.fsdecode(named))
+    if error.errno == errno.ENAMETOOLONG:
+        return f"the path {str(path)[:60]!r}... of {len(str(path)):,} characters is too long"
     in_the_way = next((place for place in (path, *path.parents) if place.is_file()), None)
     if isinstance(error, (FileExistsError, NotADirectoryError)) and in_the_way:
         return f"{in_the_way} is a file, where a folder is needed; name another place"

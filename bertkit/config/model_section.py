@@ -1,6 +1,6 @@
 """The model section of a pretraining recipe: a kind for each encoder family, and one for a model that is there already.
 
-`architecture` tells the kinds apart. Whoever has a section asks it what it says, never which kind it is.
+The key `architecture` tells the kinds apart. Code asks a section what it says, never which kind it is.
 """
 
 import dataclasses
@@ -58,8 +58,8 @@ class NewModel:
     architecture: str
 
     embeddings: Literal["random", "neighbors"] = "random"
-    """How token embeddings start: random, or from which tokens stand beside each other in the corpus. Counting them
-    takes seconds, which belong to train.minutes, and saves many steps."""
+    """How token embeddings start: random, or from counts of which tokens stand beside each other in the corpus.
+    Counting takes seconds, which are part of train.minutes, and saves many steps."""
 
     init = None
     old_domain = ()
@@ -77,11 +77,11 @@ class NewModel:
 @dataclass(frozen=True, kw_only=True)
 class ImportedSection:
     architecture: Literal["imported"]
-    """imported: a model that is there already, whatever its family."""
+    """imported, a model that is there already, of any family."""
 
     init: str
-    """The model to continue with, weights and tokenizer: a Hugging Face folder of a BERT or ModernBERT, an export, a
-    run, or hf:NAME to download one."""
+    """The model to continue with, weights and tokenizer: a Hugging Face folder, an export, a run, or hf:NAME to
+    download one."""
 
     old_domain: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Text like the model was trained on before, if you have any: its loss is reported before and after."""
@@ -98,7 +98,7 @@ def _section_of(name: str, family: Family) -> type:
     config: type = family.config
     hints, notes = typing.get_type_hints(config, include_extras=True), help_of(config)
     about = " ".join((config.__doc__ or "").split())
-    about = f"{name}: {about[:1].lower()}{about[1:]}"
+    about = f"{name}, {about[:1].lower()}{about[1:]}"
     fields: list[Any] = [("architecture", Literal[name], field(metadata={"help": about}))]
     for each in dataclasses.fields(config):
         if each.name not in family.set_by:

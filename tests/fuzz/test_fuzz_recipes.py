@@ -8,11 +8,18 @@ from hypothesis import strategies as st
 
 from bertkit.cli import VERBS
 from bertkit.config.fields import entries
+from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import Recipe
 
-KEYS = sorted(entry.key for entry in entries(Recipe))
-SECTIONS = sorted({key.partition(".")[0] for key in KEYS})
-LEAVES = sorted({key.rpartition(".")[2] for key in KEYS})
+KEYS = sorted({entry.key for entry in entries(Recipe)})
+FINETUNE_KEYS = sorted({entry.key for entry in entries(FinetuneRecipe)})
+SECTIONS = sorted({key.partition(".")[0] for key in KEYS + FINETUNE_KEYS})
+LEAVES = sorted({key.rpartition(".")[2] for key in KEYS + FINETUNE_KEYS})
+
+# What YAML 1.1 reads as another number, a date or a size that nothing holds.
+odd_scalars = st.sampled_from(
+    ["010", "-0_7", "1:30", "1:60.5", "0x1F", "0b1", "1_000", "9" * 5000, "0" * 5000, "2020-99-99", ".inf", "!!int x"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +59,29 @@ def test_any_sections_are_a_recipe_or_none(file, sections):
         run([verb, str(file), "--print-config"])
 
 
-@given(st.lists(st.tuples(st.sampled_from(KEYS), scalars.map(str) | values.map(str)), max_size=3))
+@given(st.sampled_from(KEYS + FINETUNE_KEYS), odd_scalars)
+@SETTINGS
+def test_any_scalar_of_yaml_is_a_value_or_none(file, key, scalar):
+    section, _, leaf = key.rpartition(".")
+    line = f"{section}: {{{leaf}: {scalar}}}" if section else f"{leaf}: {scalar}"
+    for verb, base in (("pretrain", "bert-mini"), ("finetune", "ner")):
+        write(file, f"base: {base}\n{line}\n")
+        run([verb, str(file), "--print-config"])
+
+
+words_of_changes = scalars.map(str) | values.map(str) | odd_scalars
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), words_of_changes), max_size=3))
 @SETTINGS
 def test_any_change_of_a_key_is_taken_or_refused(changes):
     run(["pretrain", "bert-mini", "data.corpus=x", *(f"{key}={value}" for key, value in changes), "--print-config"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(FINETUNE_KEYS), words_of_changes), max_size=3))
+@SETTINGS
+def test_any_change_of_a_key_of_fine_tuning_is_taken_or_refused(changes):
+    run(["finetune", "ner", "data.train=x", *(f"{key}={value}" for key, value in changes), "--print-config"])
 
 
 # Verbs that would do real work with what they were given, or read standard input, are left to other tests.

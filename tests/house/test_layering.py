@@ -34,7 +34,7 @@ ROOMS = {
     "data_pipelines/labels": ["data_pipelines/text", "datasets"],
     "data_pipelines/demo": ["data_pipelines/text", "data_pipelines/labels"],
     "bertkit/model": ["torch"],
-    "bertkit/hf": ["bertkit/model", "torch", "safetensors", "huggingface_hub"],
+    "bertkit/hf": ["bertkit/config/fields.py", "bertkit/model", "torch", "safetensors", "huggingface_hub"],
     "bertkit/config": [
         *(f"data_pipelines/{room}/config.py" for room in ("text", "vocab", "rows", "masks", "labels")),
         # what prepared rows were made with
@@ -90,7 +90,6 @@ packages of others. "bertkit" and "data_pipelines" are the front doors, their `_
 
 # Each must go; the list only gets shorter.
 KNOWN = {
-    ("bertkit/hf", "bertkit/config"),
     ("bertkit/hf", "data_pipelines/text"),
     ("bertkit/run", "bertkit"),
     ("bertkit/run", "bertkit/hf"),
