@@ -1,106 +1,65 @@
-"""README.md tells the truth: every block runs, every command and key it names exists, the translation says the same.
+"""The pages tell the truth: every block runs, every command and key they name exists, the translations say the same.
 
-`bash` and `python` blocks are run, each by itself in a folder of its own; `text` blocks are pictures. A block finds
-there the files a user brings (see `given_files`) and what earlier blocks made that it names: these blocks are run
-first, once. tests/shortened.py says how long commands are made short.
+A page is a README. Its `bash` and `python` blocks are run from top to bottom in one folder, which holds at first the
+files that a user brings (`bring_files`), and then once more, as by a reader who comes back. `text` blocks are pictures.
+tests/support/shortened.py says how long commands are made short.
 """
 
+import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from grammar import write_conll, write_corpus
-from readme_parts import Part, cells, inline_code, read_parts
+from readme_parts import Part, anchors, cells, inline_code, read_parts
 from shortened import CHECKOUT, COMMANDS
 from stand_ins import stand_in_for
 
-README, CHINESE = CHECKOUT / "README.md", CHECKOUT / "README.zh-CN.md"
-PARTS = read_parts(README)
+ROOMS = (".", "data_pipelines", "recipes", "bertkit/bench", "tests")
+PAGES = [CHECKOUT / room / "README.md" for room in ROOMS]
+PAIRS = [(page, page.with_name("README.zh-CN.md")) for page in PAGES]
+ALL = [page for pair in PAIRS for page in pair]
 RUN = ("bash", "python")
+SHELLS = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
 
 
-@dataclass(frozen=True)
-class Block:
-    name: str
-    """Its section and its place there, such as fine-tune-and-tag-2."""
-    language: str
-    text: str
-
-    def makes(self) -> set[str]:
-        """Files and folders it writes. Launch lines are checked, not run, and make nothing."""
-        if self.language != "bash" or self.text.startswith("accelerate "):
-            return set()
-        return set(re.findall(r"(?:\brun\.dir=|--out |> |\bbertkit (?:import|export) \S+ )([\w./-]+)", self.text))
-
-    def needs(self, made: set[str]) -> set[str]:
-        """What it names of all that was made before it, and does not make itself."""
-        whole_path = r"(?<![\w./-]){}(?![\w.-])"
-        return {path for path in made - self.makes() if re.search(whole_path.format(re.escape(path)), self.text)}
+def name(page: Path) -> str:
+    return str(page.relative_to(CHECKOUT))
 
 
-def blocks(parts: list[Part]) -> list[Block]:
-    found: list[Block] = []
-    for part in parts:
-        if part.kind == "block" and part.label in RUN:
-            section = re.sub(r"\W+", "-", part.section.lower())
-            number = 1 + sum(block.name.rpartition("-")[0] == section for block in found)
-            found.append(Block(f"{section}-{number}", part.label, part.text))
-    return found
+each_page = pytest.mark.parametrize("page", ALL, ids=name)
+each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: name(pair[0]))
 
 
-BLOCKS = blocks(PARTS)
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("readme")
+    quiet = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "BERTKIT_CACHE": str(folder / "cache")}
+    with stand_in_for(COMMANDS, folder / "commands", os.environ | quiet | {"PYTHONPATH": str(CHECKOUT)}) as environment:
+        yield environment
 
 
-class Story:
-    """Runs blocks, each once, after those that it needs."""
-
-    def __init__(self, folder: Path, environment: dict[str, str]):
-        self.folder, self.environment = folder, environment
-        self._outcomes: dict[str, str | None] = {}
-
-    def run(self, block: Block) -> None:
-        if block.name not in self._outcomes:
-            self._outcomes[block.name] = self._outcome(block)
-        if complaint := self._outcomes[block.name]:
-            pytest.fail(f"README.md, block {block.name}:\n{block.text}\n{complaint}", pytrace=False)
-
-    def _outcome(self, block: Block) -> str | None:
-        place = self.folder / block.name
-        given_files(place)
-        earlier = {path: other for other in BLOCKS[: BLOCKS.index(block)] for path in other.makes()}
-        for path in block.needs(set(earlier)):
-            self.run(earlier[path])
-            _copy(self.folder / earlier[path].name / path, place / path)
-        command = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}[block.language]
-        done = subprocess.run(
-            [*command, block.text], cwd=place, env=self._environment(block), capture_output=True, text=True
-        )
-        if done.returncode:
-            return f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-        missing = [path for path in sorted(block.makes()) if not (place / path).exists()]
-        return f"it should have made {', '.join(missing)}" if missing else None
-
-    def _environment(self, block: Block) -> dict[str, str]:
-        if 'return_tensors="np"' not in block.text:
-            return self.environment
-        # The promise is that torch is not needed: here, whoever imports it fails.
-        without_torch = self.folder / "without-torch"
-        without_torch.mkdir(exist_ok=True)
-        (without_torch / "torch.py").write_text("raise ImportError('a block without torch imported it')\n")
-        return self.environment | {"PYTHONPATH": f"{without_torch}{os.pathsep}{self.environment['PYTHONPATH']}"}
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_runs_from_top_to_bottom_and_again(page, environment, tmp_path):
+    blocks = [part for part in read_parts(page) if part.kind == "block" and part.label in RUN]
+    assert blocks
+    bring_files(tmp_path)
+    (tmp_path / "without-torch").mkdir()
+    (tmp_path / "without-torch" / "torch.py").write_text("raise ImportError('a block without torch imported it')\n")
+    for block in [*blocks, *blocks]:
+        if not uses_what_is_absent(block):
+            run(block, tmp_path, environment, name(page))
 
 
-def given_files(folder: Path) -> None:
-    """What the README's user brings: a text, another one, labeled sentences and texts; and the checkout's recipes."""
-    folder.mkdir()
+def bring_files(folder: Path) -> None:
+    """What a reader brings: a text, another one, labeled sentences and texts; and the recipes of a checkout."""
     write_corpus(folder / "my.txt", count=150)
     write_corpus(folder / "other.txt", count=40, seed=1)
     for seed, split in enumerate(("train", "dev")):
@@ -110,38 +69,34 @@ def given_files(folder: Path) -> None:
     (folder / "recipes").symlink_to(CHECKOUT / "recipes")
 
 
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target)
-    else:
-        shutil.copy(source, target)
+def uses_what_is_absent(block: Part) -> bool:
+    libraries = re.findall(r"^(?:from|import) (transformers|jieba)\b", block.text, re.MULTILINE)
+    return any(importlib.util.find_spec(library) is None for library in libraries)
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory) -> Iterator[Story]:
-    folder = tmp_path_factory.mktemp("readme")
-    quiet = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "BERTKIT_CACHE": str(folder / "cache")}
-    environment = os.environ | quiet | {"PYTHONPATH": str(CHECKOUT)}
-    with stand_in_for(COMMANDS, folder / "commands", environment) as environment:
-        yield Story(folder, environment)
+def run(block: Part, place: Path, environment: dict[str, str], page: str) -> None:
+    if 'return_tensors="np"' in block.text:  # the promise is that torch is not needed
+        environment = environment | {"PYTHONPATH": f"{place / 'without-torch'}{os.pathsep}{environment['PYTHONPATH']}"}
+    command = [*SHELLS[block.label], block.text]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        said = f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        pytest.fail(f"{page}, under {block.section!r}:\n{block.text}\n{said}", pytrace=False)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_runs(block, story):
-    for library in ("transformers", "jieba"):
-        if re.search(rf"^(?:from|import) {library}\b", block.text, re.MULTILINE):
-            pytest.importorskip(library, reason=f"the block uses {library}, which is not installed")
-    story.run(block)
+@each_page
+def test_no_block_goes_unrun(page):
+    for part in read_parts(page):
+        if part.kind == "block":
+            assert part.label in (*RUN, "text"), f"```{part.label} under {part.section}"
+            if part.label == "text":
+                assert not re.search(rf"^\s*({'|'.join(COMMANDS)}|pip|python) ", part.text, re.MULTILINE), part.text
 
 
-def test_no_block_goes_unrun():
-    for path in (README, CHINESE):
-        for part in read_parts(path):
-            if part.kind == "block":
-                assert part.label in (*RUN, "text"), f"{path.name}: ```{part.label} under {part.section}"
-                if part.label == "text":
-                    assert not re.search(rf"^\s*({'|'.join(COMMANDS)}|pip|python) ", part.text, re.MULTILINE), part.text
+def test_every_page_is_known():
+    rooms = [CHECKOUT / name for name in ("data_pipelines", "bertkit", "recipes", "tests")]
+    found = {*CHECKOUT.glob("README*.md"), *(path for room in rooms for path in room.rglob("README*.md"))}
+    assert found == set(ALL)
 
 
 @cache
@@ -165,17 +120,13 @@ def recipe_keys() -> frozenset[str]:
     return frozenset(entry.key for recipe in (Recipe, FinetuneRecipe) for entry in entries(recipe))
 
 
-def in_the_text(path: Path) -> list[str]:
-    return [code for part in read_parts(path) if part.kind != "block" for code in inline_code(part.text)]
-
-
-@pytest.mark.parametrize("path", [README, CHINESE], ids=lambda path: path.name)
-def test_commands_and_keys_named_in_the_text_exist(path):
+@each_page
+def test_commands_and_keys_named_in_the_text_exist(page):
     from bertkit.cli import VERBS
     from bertkit.config.recipe import shipped_recipes
 
     recipes = {*shipped_recipes("pretrain"), *shipped_recipes("finetune")}
-    for code in in_the_text(path):
+    for code in [code for part in read_parts(page) if part.kind != "block" for code in inline_code(part.text)]:
         for key in re.findall(r"(?<![\w./-])((?:data|tokenizer|mask|model|train|optim|eval|run)\.\w+)(?==|$)", code):
             assert key in recipe_keys(), f"{code}: no recipe has the key {key}"
         if not code.startswith("bertkit "):
@@ -194,22 +145,25 @@ def test_commands_and_keys_named_in_the_text_exist(path):
 def test_every_verb_is_told_of():
     from bertkit.cli import VERBS
 
-    told = README.read_text(encoding="utf-8")
+    told = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for verb in VERBS:
-        assert f"bertkit {verb}" in told or f"make {verb}" in told, f"README.md lacks {verb}"
+        assert f"bertkit {verb}" in told or f"make {verb}" in told, f"no page tells of {verb}"
+
+
+def tables(page: Path) -> list[list[list[str]]]:
+    return [cells(part.text) for part in read_parts(page) if part.kind == "table"]
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "finetune"])
 def test_the_table_of_recipes_lists_those_that_are_shipped(verb):
     from bertkit.config.recipe import shipped_recipes
 
-    tables = [cells(part.text) for part in PARTS if part.kind == "table"]
-    (listed,) = [[row[0].strip("`") for row in rest] for first, *rest in tables if first[0] == f"`bertkit {verb}`"]
+    recipes = tables(CHECKOUT / "recipes" / "README.md")
+    (listed,) = [[row[0].strip("`") for row in rows] for head, *rows in recipes if head[0] == f"`bertkit {verb}`"]
     assert sorted(listed) == sorted(shipped_recipes(verb))
 
 
-@pytest.mark.parametrize("path", [README, CHINESE], ids=lambda path: path.name)
-def test_switches_are_accepted_as_written(path):
+def test_switches_are_accepted_as_written():
     """Also those that no shipped recipe turns: who does not read all of --help finds them here."""
     from bertkit.config.finetune import read_finetune_recipe
     from bertkit.config.recipe import read_recipe
@@ -219,37 +173,45 @@ def test_switches_are_accepted_as_written(path):
         "continued": lambda changes: read_recipe("continued", ["data.corpus=x", "model.init=y", *changes]),
         "finetune": lambda changes: read_finetune_recipe("ner", ["data.train=x", *changes]),
     }
-    (rows,) = [
-        cells(part.text)[1:]
-        for part in read_parts(path)
-        if part.kind == "table" and "train.compile=true" in inline_code(part.text)
-    ]
+    (rows,) = [rows for head, *rows in tables(CHECKOUT / "recipes" / "README.md") if head[0] == "switch"]
     for switch, verbs, _ in rows:
         for verb in inline_code(verbs):
             known[verb](inline_code(switch)[0].split())
-    for key in (
-        *("batch_warmup", "final_rate", "cosine", "compile", "gradient_checkpointing", "unique_paragraphs"),
-        *("freeze", "class_weights", "old_domain", "trackers", "patience"),
-    ):
-        assert any(key in switch for switch, *_ in rows), f"no row tells of {key}"
 
 
-@pytest.mark.parametrize("path", [README, CHINESE], ids=lambda path: path.name)
-def test_links_and_pictures_lead_somewhere(path):
-    text = path.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        if not target.startswith("https://"):
-            assert (CHECKOUT / target).is_file(), f"{path.name} points to {target}"
-            assert (CHECKOUT / target).stat().st_size < 150_000 or not target.endswith(".png"), f"{target} is large"
-    headings = {re.sub(r"[^\w -]", "", part.text.lower()).replace(" ", "-") for part in read_parts(path) if part.label}
-    for anchor in re.findall(r"\]\(#([^)]+)\)", text):
-        assert anchor in headings, f"{path.name} has no heading for #{anchor}"
+def test_every_room_is_in_the_tree():
+    (tree,) = [part.text for part in read_parts(PAGES[0]) if part.label == "text" and "bertkit/\n" in part.text]
+    for package in ("data_pipelines", "bertkit"):
+        rooms = {path.parent.name for path in (CHECKOUT / package).glob("*/__init__.py")}
+        named = set(re.findall(r"^  (\w+)/", tree[tree.index(f"{package}/") :].split("\nrecipes/")[0], re.MULTILINE))
+        assert rooms <= named, f"the tree lacks {rooms - named}"
 
 
-def skeleton(path: Path) -> list[tuple[str, ...]]:
+@each_page
+def test_links_and_pictures_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        path = page.parent / target if target else page
+        assert path.is_file(), f"{target} is not there"
+        assert path.suffix != ".png" or path.stat().st_size < 150_000, f"{target} is large"
+        assert not anchor or anchor in anchors(path), f"{path} has no heading for #{anchor}"
+
+
+@each_pair
+def test_a_translation_links_to_translations(pair):
+    page, chinese = (path.read_text(encoding="utf-8") for path in pair)
+    assert "[中文](README.zh-CN.md)" in page
+    assert "[English](README.md)" in chinese
+    links = [re.findall(r"\]\(([^)#]+)", text.replace("[English](README.md)", "")) for text in (page, chinese)]
+    expected = [link.replace("README.md", "README.zh-CN.md") for link in links[0] if link != "README.zh-CN.md"]
+    assert sorted(links[1]) == sorted(expected)
+
+
+def skeleton(page: Path) -> list[tuple[str, ...]]:
     """What both languages share: the order of headings (by level), blocks, tables (by shape) and pictures."""
     bones: list[tuple[str, ...]] = []
-    for part in read_parts(path):
+    for part in read_parts(page):
         if part.kind in ("heading", "image"):
             bones.append((part.kind, part.label if part.kind == "heading" else part.text))
         elif part.kind == "block":
@@ -259,30 +221,33 @@ def skeleton(path: Path) -> list[tuple[str, ...]]:
     return bones
 
 
-def test_the_translation_has_the_same_headings_blocks_and_tables_in_order():
-    for ours, theirs in zip(skeleton(README), skeleton(CHINESE), strict=False):
+@each_pair
+def test_a_translation_has_the_same_headings_blocks_and_tables_in_order(pair):
+    page, chinese = map(skeleton, pair)
+    for ours, theirs in zip(page, chinese, strict=False):
         assert ours == theirs
-    assert len(skeleton(README)) == len(skeleton(CHINESE))
+    assert len(page) == len(chinese)
 
 
-def test_the_translation_has_the_same_numbers_and_code_in_its_tables():
-    tables = [[part.text for part in read_parts(path) if part.kind == "table"] for path in (README, CHINESE)]
-    for ours, theirs in zip(*tables, strict=True):
-        for our_row, their_row in zip(cells(ours), cells(theirs), strict=True):
+@each_pair
+def test_a_translation_has_the_same_numbers_and_code_in_its_tables(pair):
+    for ours, theirs in zip(*map(tables, pair), strict=True):
+        for our_row, their_row in zip(ours, theirs, strict=True):
             for our_cell, their_cell in zip(our_row, their_row, strict=True):
                 for found in (numbers, inline_code):
                     assert sorted(found(our_cell)) == sorted(found(their_cell)), f"{our_cell!r} and {their_cell!r}"
 
 
-def test_the_translation_names_the_same_code_in_every_section():
-    for ours, theirs in zip(*(sections(path) for path in (README, CHINESE)), strict=True):
+@each_pair
+def test_a_translation_names_the_same_code_in_every_section(pair):
+    for ours, theirs in zip(*map(sections, pair), strict=True):
         assert ours[1] == theirs[1], f"{ours[0]} / {theirs[0]}: {ours[1] ^ theirs[1]}"
 
 
-def sections(path: Path) -> list[tuple[str, set[str]]]:
+def sections(page: Path) -> list[tuple[str, set[str]]]:
     """Each heading with the code named in the text under it."""
     found: list[tuple[str, set[str]]] = [("", set())]
-    for part in read_parts(path):
+    for part in read_parts(page):
         if part.kind == "heading":
             found.append((part.text, set()))
         if part.kind not in ("block", "table"):
@@ -291,5 +256,5 @@ def sections(path: Path) -> list[tuple[str, set[str]]]:
 
 
 def numbers(cell: str) -> list[str]:
-    """Figures outside code; words such as 'two' may be translated as they please."""
-    return re.findall(r"\d+(?:[.,]\d+)*", re.sub(r"`[^`]*`", "", cell))
+    """Figures outside code and links; words such as 'two' may be translated as they please."""
+    return re.findall(r"\d+(?:[.,]\d+)*", re.sub(r"`[^`]*`|\]\([^)]*\)", "", cell))

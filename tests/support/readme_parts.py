@@ -57,3 +57,9 @@ def cells(table: str) -> list[list[str]]:
 
 def inline_code(text: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", text)
+
+
+def anchors(path: Path) -> set[str]:
+    """What a code host calls the headings of a page in links."""
+    headings = [part.text for part in read_parts(path) if part.kind == "heading"]
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""Stands in for the commands of README.md in its test: a command as written enters, the same work made short is done.
+"""Stands in for the commands of the READMEs in their test: a command is checked as written, and its work done short.
 
 A command is first checked exactly as it is written: its verb and flags parse, and its recipe resolves with
 `--print-config`. Only then it runs, with what makes it short appended: the overrides below, on a corpus of a few
@@ -7,10 +7,10 @@ appended train.steps replaces. Four kinds of commands are checked and not run, b
 nothing here can:
 
     make TARGET        `make -n` resolves the target; `make test` runs this very test
-    bertkit demo       tests/test_demo.py runs it
-    bertkit bench ...  tests/test_bench_*.py run every workload
+    bertkit demo       tests/demo runs it
+    bertkit bench ...  tests/bench runs every workload
     accelerate launch  accelerate parses the line and reads its launch file, the recipe resolves;
-                       tests/test_launch_files.py starts the launch files on CPUs
+                       tests/run/test_launch_files.py starts the launch files on CPUs
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Commands that a shell calls by name enter; each is done by a process forked from one that has imported everything.
 
-A block of README.md calls bertkit a few times, and every call would spend its seconds on importing torch. The scripts
+A block of a README calls bertkit a few times, and every call would spend its seconds on importing torch. The scripts
 in the folder of `stand_in_for` pass their words, environment, folder and open files to a server over a socket; it
 forks a process that is theirs from there on, and its exit code becomes the script's.
 """
