@@ -31,7 +31,7 @@ from bertkit.pretrain.build import build_model, warm_start
 from bertkit.pretrain.inputs import Inputs, prepare_inputs
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
-from bertkit.run.ranks import start_accelerator, wrap
+from bertkit.run.ranks import evaluating, start_accelerator, wrap
 from bertkit.run.schedule import batch_stages
 from bertkit.run.state import LoopState
 from data_pipelines.masks.collator import MaskingCollator
@@ -133,7 +133,8 @@ def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
     loss = math.inf
     for _ in run_steps(trainable, batches_of_steps, state, rules):
         if state.step % race.ask_every == 0 or state.step == total_steps:
-            scores = held_out.scores(trainable.model, accelerator)
+            with evaluating(trainable) as evaluation:
+                scores = held_out.scores(*evaluation, evaluation.sum_over_ranks)
             assert scores is not None
             loss = scores["loss"]
             if loss <= goal:

@@ -27,9 +27,9 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
         if arguments.print_config:
             print(to_yaml(recipe), end="")
             return 0
-        from bertkit.run.folder import check_start
+        from bertkit.pretrain.checks import check_pretraining
 
-        check_start(recipe)
+        check_pretraining(recipe)
         from bertkit.pretrain.train import pretrain
 
         return pretrain(recipe)
@@ -40,7 +40,7 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
 def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Arguments of `bertkit evaluate`."""
     from bertkit.config.fields import add_flags, from_flags
-    from bertkit.config.sections import EvaluateConfig
+    from bertkit.evaluate.config import EvaluateConfig
 
     parser.add_argument("model", metavar="MODEL", help="folder of a model or of a run, or hf:NAME to download one")
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="text files, folders, globs or hf:NAME")

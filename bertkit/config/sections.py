@@ -1,11 +1,10 @@
-"""Every setting of training and evaluation with its default and its help, free of heavy imports."""
+"""Every setting of training with its default and its help, free of heavy imports."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from bertkit.config.fields import MAY_CHANGE
 from data_pipelines.bounds import Range, check_bounds
-from data_pipelines.text.config import CorpusConfig
 
 BUDGETS = ("steps", "tokens", "minutes")
 
@@ -77,7 +76,7 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    name: Literal["adamw", "muon"] = "adamw"
+    name: str = "adamw"
     """adamw for everything, or muon for the matrices inside the layers and adamw for the rest."""
 
     lr: Positive = 5e-4
@@ -131,35 +130,6 @@ class HeldOutConfig:
 
     mask_rate: Annotated[float, Range("(0, 1)"), MAY_CHANGE] = 0.15
     """Share of masked tokens in evaluation. It does not follow mask.rate, so that runs compare."""
-
-    def __post_init__(self):
-        check_bounds(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateConfig:
-    """What the verb `evaluate` is asked for."""
-
-    seq_len: Annotated[int, Range("[8, inf)")] = 128
-    """Longest row in tokens; never more than the model has positions for."""
-
-    mask_rate: Annotated[float, Range("(0, 1)")] = HeldOutConfig.mask_rate
-    """Share of masked tokens."""
-
-    max_rows: Count = 2000
-    """Rows to measure loss and accuracy on."""
-
-    words: CountOrZero = 2000
-    """Words to measure pseudo-perplexity on, one forward pass for each subword; 0 leaves it out."""
-
-    micro_batch: Count = 32
-    """Rows computed at once."""
-
-    documents: Literal["blank-line", "line"] = CorpusConfig.documents
-    """What separates documents in plain text."""
-
-    field: str = CorpusConfig.field
-    """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
 
     def __post_init__(self):
         check_bounds(self)

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
+import torch
 
-from bertkit.config.sections import EvaluateConfig
 from bertkit.cpu import make_ready
+from bertkit.evaluate.config import EvaluateConfig
 from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
 from bertkit.hf.folder import resolve
@@ -29,8 +29,9 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     seq_len = min(config.seq_len, model.config.max_position_embeddings)
     sources = CorpusConfig(corpus=corpus, documents=config.documents, field=config.field)
-    accelerator = Accelerator()
-    model.to(accelerator.device)
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = device or torch.device("cpu")
+    model.to(device).eval()
     with tempfile.TemporaryDirectory() as scratch:
         prepare(sources, folder, PrepareConfig(seq_len=seq_len, validation_share=0.0), Path(scratch) / "rows")
         rows = open_rows(Path(scratch) / "rows", "train")
@@ -42,12 +43,12 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
             max_rows=config.max_rows,
             micro_batch=config.micro_batch,
         )
-        scores = held_out.scores(model, accelerator)
+        scores = held_out.scores(model.target_logits, device)
     if scores is None:
         raise ValueError(f"the corpus {', '.join(corpus)} holds no text")
     if config.words:
         texts = (document.text for document in read_documents(sources))
-        pseudo = pseudo_perplexity(model.eval(), tokenizer, texts, max_words=config.words, seq_len=seq_len)
+        pseudo = pseudo_perplexity(model, tokenizer, texts, max_words=config.words, seq_len=seq_len)
         scores["pseudo_perplexity"] = pseudo._asdict()
     return scores
 

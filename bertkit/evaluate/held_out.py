@@ -1,14 +1,14 @@
-"""Rows that are never trained on enter with masks that never change; scores of any model on them leave."""
+"""Held-out rows with masks that never change, so that the scores of all models on them compare."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator, DistributedType
-from torch import nn
+from torch import Tensor
 
-from bertkit.evaluate.masked_loss import evaluate, frequent_tokens
-from bertkit.run.ranks import target_logits_of
+from bertkit.evaluate.masked_loss import frequent_tokens, score_batches
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import evaluation_batches
@@ -39,30 +39,24 @@ class HeldOut:
         self._frequent_V = frequent_tokens(counts_V)
         self._max_rows, self._micro_batch = max_rows, micro_batch
 
-    def scores(self, model: nn.Module, accelerator: Accelerator) -> dict[str, Any] | None:
-        """Loss, perplexity and accuracy, also by bucket; None without rows. All ranks take part."""
+    def scores(
+        self,
+        target_logits: Callable[[PackedBatch], Tensor],
+        device: torch.device,
+        rank: int = 0,
+        world_size: int = 1,
+        sum_over_ranks: Callable[[Tensor], Tensor] = lambda tally: tally,
+    ) -> dict[str, Any] | None:
+        """Loss, perplexity and accuracy, also by bucket; None without rows. This rank asks for its share of the rows,
+        and `sum_over_ranks` adds up what all of them found."""
         if self._rows is None:
             return None
-        # FSDP computes in step over all ranks, so each goes over all rows; otherwise they share them.
-        alone = accelerator.distributed_type == DistributedType.FSDP or accelerator.num_processes == 1
         batches = evaluation_batches(
             self._rows,
             self._collator,
-            rank=0 if alone else accelerator.process_index,
-            world_size=1 if alone else accelerator.num_processes,
+            rank=rank,
+            world_size=world_size,
             micro_batch=self._micro_batch,
             max_rows=self._max_rows,
         )
-
-        def agree(tally: torch.Tensor) -> torch.Tensor:
-            if not alone:
-                tally = tally.to(accelerator.device)
-                torch.distributed.all_reduce(tally)
-            return tally
-
-        training = model.training
-        model.eval()
-        try:
-            return evaluate(target_logits_of(model, accelerator), batches, self._frequent_V, accelerator.device, agree)
-        finally:
-            model.train(training)
+        return score_batches(target_logits, batches, self._frequent_V, device, sum_over_ranks)

@@ -1,4 +1,4 @@
-"""A model and held-out batches with fixed masks enter; loss, perplexity and accuracy leave, also by bucket."""
+"""Loss, perplexity and accuracy of a model on masked tokens, over all of them and by bucket."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -20,14 +20,14 @@ BUCKETS = ("all", "masked", "random", "kept", "frequent", "rare", "first_piece",
 
 
 @torch.no_grad()
-def evaluate(
+def score_batches(
     target_logits: Callable[[PackedBatch], Tensor],
     batches: Iterable[PackedBatch],
     frequent_V: Tensor,
     device: torch.device,
-    agree: Callable[[Tensor], Tensor] = lambda tally: tally,
+    sum_over_ranks: Callable[[Tensor], Tensor] = lambda tally: tally,
 ) -> dict[str, Any]:
-    """Scores over all targets; every target counts the same, whatever its batch or rank. `agree` sums over ranks."""
+    """Scores over all targets; every target counts the same, whatever its batch or rank."""
     tally_B3 = torch.zeros(len(BUCKETS), 3, dtype=torch.float64)
     frequent_V = frequent_V.to(device)
     for batch in batches:
@@ -49,7 +49,7 @@ def evaluate(
         )
         facts_M3 = torch.stack([torch.ones_like(loss_M), loss_M, right_M.float()], dim=1)
         tally_B3 += (members_BM.float() @ facts_M3).double().cpu()
-    return _scores(agree(tally_B3))
+    return _scores(sum_over_ranks(tally_B3))
 
 
 def frequent_tokens(counts_V: np.ndarray) -> Tensor:

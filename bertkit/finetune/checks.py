@@ -6,11 +6,13 @@ from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import read_sections
 from bertkit.hf.folder import HUB_PREFIX, check_named
 from bertkit.run.folder import check_batch, check_recipe
+from bertkit.run.optim import check_optimizer
 from data_pipelines.labels.tagged import check_source
 
 
 def check_start(recipe: FinetuneRecipe) -> None:
     """Refuse what can be seen to fail without reading the data or the model."""
+    check_optimizer(recipe.optim.name)
     check_batch(recipe.train.global_batch)
     check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):

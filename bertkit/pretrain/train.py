@@ -15,16 +15,17 @@ from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.masked_loss import unigram_loss
 from bertkit.pretrain.budget import decide_steps
 from bertkit.pretrain.build import build_model, warm_start
+from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.inputs import Inputs, prepare_inputs
 from bertkit.run.advice import Adviser, free_memory
 from bertkit.run.checkpoint import checkpoints, resume, save
 from bertkit.run.export import export_model, model_card
-from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, check_start, make_places, read_facts, write_facts
+from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places, read_facts, write_facts
 from bertkit.run.log import RunLog
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, agree_on, wrap
+from bertkit.run.ranks import Trainable, agree_on, evaluating, wrap
 from bertkit.run.schedule import batch_stages
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, gather_state, restore_state
@@ -37,7 +38,7 @@ from data_pipelines.rows.shards import Rows
 
 def pretrain(recipe: Recipe) -> int:
     """Train as the recipe says, from the start or from where it stopped. Returns the exit code."""
-    check_start(recipe)
+    check_pretraining(recipe)
     with start_run(Path(recipe.run.dir), recipe) as run:
         if run.is_first:
             make_places(run.folder)
@@ -154,7 +155,8 @@ def evaluate_and_record(
     held_out: HeldOut, trainable: Trainable, log: RunLog, step: int, kind: str
 ) -> dict[str, Any] | None:
     """Scores on held-out rows, written down and told; None where there are no rows."""
-    scores = held_out.scores(trainable.model, trainable.accelerator)
+    with evaluating(trainable) as evaluation:
+        scores = held_out.scores(*evaluation, evaluation.sum_over_ranks)
     if scores is not None:
         numbers = "loss {loss:.4f}  perplexity {perplexity:.2f}  accuracy {accuracy:.1%}".format(**scores)
         log.record(kind, step, scores, f"step {step}  {kind.replace('_', ' ')}: {numbers}")

@@ -2,53 +2,24 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bertkit.config.fields import part
-from bertkit.config.recipe import Recipe, forbidden_changes, to_yaml
-from bertkit.hf.folder import check_named
+from bertkit.config.recipe import forbidden_changes, to_yaml
 from data_pipelines import durable
-from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import find_sources
-from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
 RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.jsonl"
 CHECKPOINTS, EXPORT = "checkpoints", "export"
 
 
-def check_start(recipe: Recipe) -> None:
-    """Refuse what can be seen to fail before anything heavy is imported or anything is written."""
-    check_batch(recipe.train.global_batch, recipe.train.first_batch)
-    check_recipe(Path(recipe.run.dir), recipe)
-    if recipe.data.prepared is None:
-        find_sources(part(recipe.data, CorpusConfig))
-    if recipe.data.cache_dir is not None:
-        _check_no_file("data.cache_dir", Path(recipe.data.cache_dir))
-    given: dict[str, tuple[str | None, Callable[[Path], Any]]]
-    given = {
-        "tokenizer.path": (recipe.tokenizer.path, find_tokenizer),
-        "model.init": (recipe.model.init, check_named),
-    }
-    if recipe.model.old_domain:
-        find_sources(CorpusConfig(corpus=list(recipe.model.old_domain)))
-    for key, (path, check) in given.items():
-        if path is None or path.startswith("hf:"):
-            continue
-        if not Path(path).exists():
-            raise ValueError(f"{key}={path}: there is no such folder; of the Hugging Face hub name hf:OWNER/NAME")
-        check(Path(path))
-
-
 def num_launched() -> int:
-    """How many processes the launcher started, known before they meet."""
+    """How many processes the launcher started, known before they are connected."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def check_recipe(folder: Path, recipe: Any) -> None:
     """Refuse a folder that belongs to another recipe, or to something else; a new or empty one is fine."""
-    _check_no_file("run.dir", folder)
+    check_no_file("run.dir", folder)
     if not folder.exists():
         return
     found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
@@ -62,11 +33,12 @@ def check_recipe(folder: Path, recipe: Any) -> None:
     if changes:
         raise ValueError(
             f"{folder} holds a run of another recipe ({'; '.join(changes)}); "
-            "run with the old values to go on, or choose another run.dir"
+            "run with the old values to resume, or choose another run.dir"
         )
 
 
-def _check_no_file(key: str, folder: Path) -> None:
+def check_no_file(key: str, folder: Path) -> None:
+    """Refuse a folder that is a file, or lies in one."""
     file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
     if file is not None:
         which = "" if file == folder else f": {file}"
@@ -112,7 +84,7 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
 
 
 def check_facts(folder: Path, facts: dict[str, Any]) -> None:
-    """Refuse to go on with another text or tokenizer than the run began with."""
+    """Refuse to resume with another text or tokenizer than the run began with."""
     before = read_facts(folder) or {}
     names = {
         "corpus": "the text of data.corpus",
@@ -125,7 +97,7 @@ def check_facts(folder: Path, facts: dict[str, Any]) -> None:
         if key in before and key in facts and before[key] != facts[key]:
             raise ValueError(
                 f"{name} changed since {folder} began ({before[key][:12]} -> {facts[key][:12]}); "
-                "restore it to go on, or choose another run.dir"
+                "restore it to resume, or choose another run.dir"
             )
 
 

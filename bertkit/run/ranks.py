@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +71,38 @@ def wrap(
         if hasattr(wrapped, "target_logits"):
             register_fsdp_forward_method(wrapped, "target_logits")
     return Trainable(wrapped.train(), [other.optimizer for other in others], accelerator)
+
+
+class Evaluation(NamedTuple):
+    """How a rank takes part in an evaluation."""
+
+    target_logits: Callable[[Any], torch.Tensor]
+    """Logits at the targets of a batch, past the wrapper that would hand out the loss only."""
+    device: torch.device
+    rank: int
+    world_size: int
+    """Between how many ranks the rows are shared."""
+
+    def sum_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.world_size > 1:
+            tensor = tensor.to(self.device)
+            torch.distributed.all_reduce(tensor)
+        return tensor
+
+
+@contextlib.contextmanager
+def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
+    """The model as an evaluation needs it, without dropout; afterwards it trains on. All ranks take part."""
+    model, _, accelerator = trainable
+    # FSDP computes in step over all ranks, so each goes over all rows; otherwise they share them.
+    alone = accelerator.distributed_type == DistributedType.FSDP
+    rank, world_size = (0, 1) if alone else (accelerator.process_index, accelerator.num_processes)
+    training = model.training
+    model.eval()
+    try:
+        yield Evaluation(target_logits_of(model, accelerator), accelerator.device, rank, world_size)
+    finally:
+        model.train(training)
 
 
 def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[Any], torch.Tensor]:

@@ -1,9 +1,11 @@
 """What every run does before its first step: lock the folder, write the recipe, wait for the ranks, connect.
 
-with start_run(folder, recipe) as run:
-    ...  # prepare the data: takes hours or no time, on each rank by itself, and Ctrl-C ends it
-    accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
-    ...  # train: SIGTERM and SIGINT only set a flag now
+    with start_run(folder, recipe) as run:
+        ...  # prepare the data, on each rank by itself; Ctrl-C ends it
+        run.connect(recipe.train.precision, recipe.run.trackers)
+        ...  # train; SIGTERM and SIGINT only set a flag now
+
+Preparation may take hours, for which no collective operation would wait; so the ranks are connected after it.
 """
 
 import contextlib

@@ -14,6 +14,7 @@ from processes import start_ranks
 
 from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
+from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.train import pretrain
 from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
@@ -242,6 +243,7 @@ def test_one_sentence_is_enough(tmp_path, share):
         ("run.dir=CORPUS", "is a file"),
         ("tokenizer.path=absent", "tokenizer.path=absent: there is no such folder"),
         ("train.stps=3", "did you mean 'train.steps'?"),
+        ("optim.name=adam", "optim.name must be one of adamw, muon, got 'adam'; did you mean 'adamw'?"),
     ],
 )
 def test_what_can_be_seen_to_fail_fails_before_anything_heavy(corpus, tmp_path, change, complaint):
@@ -380,6 +382,6 @@ def test_killed_and_interrupted_processes_go_on(long_undisturbed, corpus, tmp_pa
 
 def test_a_batch_that_does_not_divide_is_refused_at_the_start(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
+    name, *changes = arguments(corpus, tmp_path / "run")
     with pytest.raises(ValueError, match="16 rows does not divide over 3 processes"):
-        run(corpus, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+        check_pretraining(read_recipe(name, changes))

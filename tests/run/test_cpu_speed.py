@@ -14,6 +14,7 @@ from bertkit.config.sections import OptimConfig
 from bertkit.run.optim import build_optimizers
 
 ENTRIES = {
+    "cpu": "from bertkit.cpu import make_ready as start",
     "pretrain and finetune": "from bertkit.run.start import start_run; start = start_run(None, None).__enter__",
     "fill": "from bertkit.evaluate.fill import FillMask; start = lambda: FillMask('no such folder')",
     "tag": "from bertkit.finetune.predict import Tagger; start = lambda: Tagger('no such folder')",

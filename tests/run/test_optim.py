@@ -7,13 +7,8 @@ import torch
 from torch import nn
 
 from bertkit.config.sections import OptimConfig
-from bertkit.run.optim import (
-    Muon,
-    build_optimizers,
-    orthogonalize,
-    set_lr,
-    split_parameters,
-)
+from bertkit.run.optim import build_optimizers, set_lr, split_parameters
+from bertkit.run.optim.muon import Muon, orthogonalize
 from bertkit.run.state import gather_state, restore_state
 
 torch.set_num_threads(1)

@@ -8,6 +8,6 @@ import torch.distributed
 import bertkit.cli.training
 import bertkit.finetune.train
 import bertkit.pretrain.train
-import bertkit.run.folder  # noqa: F401
+import bertkit.run.start  # noqa: F401
 
 torch.set_num_threads(1)

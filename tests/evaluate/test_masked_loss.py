@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertkit.evaluate.masked_loss import evaluate, frequent_tokens, unigram_loss
+from bertkit.evaluate.masked_loss import frequent_tokens, score_batches, unigram_loss
 from data_pipelines.masks.batch import PackedBatch
 
 # Four tokens; the logits below give token 0 the probability 1/2 and the others 1/6 each.
@@ -29,7 +29,11 @@ def batch(target_ids: list[int], kinds: list[int], starts: list[bool]) -> Packed
 
 def scores(*batches: PackedBatch) -> dict:
     frequent_V = torch.tensor([True, False, False, False])
-    return evaluate(lambda batch: LOGITS.expand(len(batch.target_ids), 4), batches, frequent_V, torch.device("cpu"))
+    return score_batches(target_logits, batches, frequent_V, torch.device("cpu"))
+
+
+def target_logits(batch: PackedBatch) -> torch.Tensor:
+    return LOGITS.expand(len(batch.target_ids), 4)
 
 
 def test_scores_by_hand():

@@ -8,7 +8,7 @@ from grammar import write_corpus
 
 import bertkit
 from bertkit.cli import main
-from bertkit.config.sections import EvaluateConfig
+from bertkit.evaluate.config import EvaluateConfig
 from bertkit.evaluate.folder import evaluate_folder
 from bertkit.model import BertConfig, MaskedLM, TokenTagger, build_encoder
 from data_pipelines.text.config import CorpusConfig

@@ -1,66 +1,26 @@
-"""A model enters, its optimizers leave. What decays, and what Muon moves, is read off a parameter's module."""
+"""Muon for the matrices inside the layers, AdamW for the rest."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertkit.config.sections import OptimConfig
+from bertkit.run.optim import Parameters
+from bertkit.run.optim.adamw import adamw
 from bertkit.run.state import gather_full, shard_like
 
 # K matrices of one shape, R rows, C columns
 
 
-def build_optimizers(
-    model: nn.Module, config: OptimConfig, speed: Callable[[str], float] = lambda name: 1.0
-) -> list[torch.optim.Optimizer]:
-    """AdamW for everything, or Muon for the hidden matrices and AdamW for the rest. Set rates with `set_lr`.
-
-    `speed` gives a parameter, by its name, a share of the learning rate.
-    """
-    speeds = {id(param): speed(name) for name, param in model.named_parameters()}
-    matrices, rest = split_parameters(model)
-    optimizers: list[torch.optim.Optimizer] = []
-    if config.name == "muon" and matrices:
-        groups = [{"params": same, "lr": config.muon_lr * share} for share, same in _by_speed(matrices, speeds)]
-        optimizers.append(Muon(groups, config.muon_lr, config.momentum, config.weight_decay))
-        matrices = []
-    adamw = [
-        {"params": same, "weight_decay": decay, "lr": config.lr * share}
-        for params, decay in ((matrices, config.weight_decay), (rest, 0.0))
-        for share, same in _by_speed(params, speeds)
-    ]
-    betas = (config.betas[0], config.betas[1])
-    optimizers.append(torch.optim.AdamW(adamw, lr=config.lr, betas=betas, eps=config.eps, fused=True))
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["highest_lr"] = group["lr"]
-    return optimizers
-
-
-def _by_speed(params: list[nn.Parameter], speeds: dict[int, float]) -> list[tuple[float, list[nn.Parameter]]]:
-    groups: dict[float, list[nn.Parameter]] = {}
-    for param in params:
-        groups.setdefault(speeds[id(param)], []).append(param)
-    return list(groups.items())
-
-
-def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Each trained parameter once: the matrices of linear layers, and the rest (biases, norms, embeddings, and the
-    projection to the vocabulary). A layer that shares its weight with an embedding counts as the embedding."""
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - tables
-    trained = [param for param in model.parameters() if param.requires_grad]
-    return [p for p in trained if id(p) in linear], [p for p in trained if id(p) not in linear]
-
-
-def set_lr(optimizers: Iterable[torch.optim.Optimizer], share: float) -> None:
-    """Set every rate to this share of its highest value."""
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group["highest_lr"] * share
+def muon(parameters: Parameters, config: OptimConfig) -> list[torch.optim.Optimizer]:
+    rest = adamw(parameters._replace(matrices=[]), config)
+    if not parameters.matrices:
+        return rest
+    groups = [{"params": group.params, "lr": config.muon_lr * group.lr_scale} for group in parameters.matrices]
+    return [Muon(groups, config.muon_lr, config.momentum, config.weight_decay), *rest]
 
 
 class Muon(torch.optim.Optimizer):

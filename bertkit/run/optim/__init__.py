@@ -1,0 +1,89 @@
+"""The table of optimizers, and how a model's parameters are handed to one of them.
+
+A row takes the parameters and the recipe's section `optim`, and returns optimizers whose groups have their highest
+learning rates. Which parameters are matrices is read off their modules, never off their names. Nothing heavy is
+imported before a row is asked for.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from data_pipelines.bounds import OneOf
+from data_pipelines.table import Table
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from bertkit.config.sections import OptimConfig
+
+    Row = Callable[["Parameters", OptimConfig], list[torch.optim.Optimizer]]
+
+OPTIMIZERS: "Table[Row]" = Table(
+    "optimizer", {"adamw": "bertkit.run.optim.adamw:adamw", "muon": "bertkit.run.optim.muon:muon"}
+)
+
+
+def check_optimizer(name: str) -> None:
+    """Refuse a name that nobody added, with the nearest one."""
+    problem = OneOf(OPTIMIZERS).problem(name)
+    if problem:
+        raise ValueError(f"optim.name {problem}")
+
+
+class Group(NamedTuple):
+    """Parameters that learn equally fast."""
+
+    lr_scale: float
+    """Their share of the learning rate."""
+    params: "list[nn.Parameter]"
+
+
+class Parameters(NamedTuple):
+    """Each trained parameter once."""
+
+    matrices: list[Group]
+    """Of linear layers: what decays, and what Muon updates."""
+    rest: list[Group]
+    """Biases, norms, embeddings, and the projection to the vocabulary."""
+
+
+def build_optimizers(
+    model: "nn.Module", config: "OptimConfig", lr_scale: Callable[[str], float] = lambda name: 1.0
+) -> "list[torch.optim.Optimizer]":
+    """The optimizers that `optim.name` means. Set learning rates with `set_lr`.
+
+    `lr_scale` gives a parameter, by its name, a share of the learning rate.
+    """
+    scales = {id(param): lr_scale(name) for name, param in model.named_parameters()}
+    matrices, rest = (_by_scale(params, scales) for params in split_parameters(model))
+    optimizers = OPTIMIZERS[config.name](Parameters(matrices, rest), config)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["highest_lr"] = group["lr"]
+    return optimizers
+
+
+def split_parameters(model: "nn.Module") -> "tuple[list[nn.Parameter], list[nn.Parameter]]":
+    """Each trained parameter once: the matrices of linear layers, and the rest. A layer that shares its weight with
+    an embedding counts as the embedding."""
+    from torch import nn
+
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - tables
+    trained = [param for param in model.parameters() if param.requires_grad]
+    return [p for p in trained if id(p) in linear], [p for p in trained if id(p) not in linear]
+
+
+def set_lr(optimizers: "Iterable[torch.optim.Optimizer]", share: float) -> None:
+    """Set every learning rate to this share of its highest value."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["highest_lr"] * share
+
+
+def _by_scale(params: "list[nn.Parameter]", scales: dict[int, float]) -> list[Group]:
+    groups: dict[float, list[nn.Parameter]] = {}
+    for param in params:
+        groups.setdefault(scales[id(param)], []).append(param)
+    return [Group(scale, same) for scale, same in groups.items()]
