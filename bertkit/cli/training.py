@@ -81,10 +81,13 @@ def _recipes_and_keys(recipe: type, verb: "Verb") -> str:
     lines = ["recipes:"]
     for name, path in shipped_recipes(verb).items():
         lines += textwrap.wrap(f"{name:<20} {headline(path)}", width, initial_indent="  ", subsequent_indent=" " * 23)
-    lines += ["", "keys (in the recipe, or as key=value):"]
+    shared = "; one that several architectures have alike is listed once" if verb == "pretrain" else ""
+    lines += ["", f"keys (in the recipe, or as key=value{shared}):"]
     for entry in entries(recipe):
-        lines.append(f"  {entry.key}" + _default_and_choices(entry))
-        lines += textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
+        about = textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
+        key = "\n".join([f"  {entry.key}{_default_and_choices(entry)}", *about])
+        if key not in lines:
+            lines.append(key)
     return "\n".join(lines)
 
 

@@ -59,7 +59,7 @@ class StartSection:
 @dataclass(frozen=True, kw_only=True)
 class TuneSection:
     epochs: NotNegative = 4.0
-    """Passes over the training data; part of one is allowed."""
+    """Passes over the training data; may be a fraction."""
 
     global_batch: Batch = 32
     """Sentences (or windows of long ones) in one optimizer step, over all processes and micro-batches."""
@@ -123,7 +123,7 @@ class TuneRunSection:
     """Steps between lines in metrics.jsonl."""
 
     trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
-    """Accelerate trackers that get the metrics too: tensorboard (extra track), wandb, ..."""
+    """Trackers of Accelerate that get the metrics too, such as tensorboard (extra track) or wandb."""
 
     def __post_init__(self):
         check_bounds(self)

@@ -77,14 +77,14 @@ class NewModel:
 @dataclass(frozen=True, kw_only=True)
 class ImportedSection:
     architecture: Literal["imported"]
-    """imported, a model that is there already, of any family."""
+    """imported, an existing model of any family, which model.init names."""
 
     init: str
     """The model to continue with, weights and tokenizer: a Hugging Face folder, an export, a run, or hf:NAME to
     download one."""
 
     old_domain: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
-    """Text like the model was trained on before, if you have any: its loss is reported before and after."""
+    """Text of the kind that the model was trained on before, if you have any: its loss is reported before and after."""
 
     embeddings = "given"
 

@@ -34,11 +34,11 @@ class DataSection(PrepareConfig, CorpusConfig):
     corpus: Annotated[list[str], MAY_CHANGE]
 
     prepared: Annotated[str | None, MAY_CHANGE] = None
-    """Folder that `bertkit prepare` made, of one set or of merged parts, in place of data.corpus. It brings its
-    tokenizer, data.seq_len and all else that its rows were made with."""
+    """Folder that `bertkit prepare` made (one set, or merged parts), instead of data.corpus. It brings its tokenizer,
+    data.seq_len and all other settings of its rows."""
 
     cache_dir: Annotated[str | None, MAY_CHANGE] = None
-    """Where trained tokenizers and prepared shards are kept for the next run; default: $BERTKIT_CACHE or
+    """Where trained tokenizers and prepared shards are kept for the next run. Default: $BERTKIT_CACHE or
     ~/.cache/bertkit."""
 
     def __post_init__(self):
@@ -55,7 +55,7 @@ class TokenizerSection(TokenizerConfig):
     """Folder with a tokenizer.json to use as it is, or hf:NAME to download one; none trains one on the corpus."""
 
     extend: Annotated[int, Range("[0, inf)")] = 0
-    """New tokens to add to a given tokenizer: what the corpus would merge next."""
+    """Tokens to add to a given tokenizer: the subwords that training on the corpus would merge next."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,16 +27,16 @@ class TrainConfig:
     """Optimizer steps. Give one of steps, tokens and minutes."""
 
     tokens: Annotated[float | None, Range("(0, 1e18]")] = None
-    """Tokens to train on, repeats counted; turned into steps from the mean length of a row."""
+    """Tokens to train on, repetitions included; turned into steps by the mean length of a row."""
 
     minutes: Annotated[float | None, Range("(0, 1e18]")] = None
-    """Training time. A few steps are timed once; the number of steps that fits is written down and stays fixed."""
+    """Training time in minutes. A few steps are timed at the start; the number of steps that fits is then fixed."""
 
     global_batch: Batch = 256
     """Rows in one optimizer step, over all processes and micro-batches."""
 
     first_batch: Batch | None = None
-    """Rows in the first steps; doubled until it is global_batch. None starts with global_batch."""
+    """Rows in the first optimizer steps, doubled until it is global_batch. None: global_batch from the start."""
 
     batch_warmup: Share = 0.1
     """Share of the steps in which the batch grows from first_batch to global_batch."""
@@ -156,7 +156,7 @@ class RunConfig:
     """Processes of each rank that read and mask batches ahead of training; 0 does it between the steps."""
 
     trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
-    """Accelerate trackers that get the metrics too: tensorboard (extra track), wandb, ..."""
+    """Trackers of Accelerate that get the metrics too, such as tensorboard (extra track) or wandb."""
 
     def __post_init__(self):
         check_bounds(self)
