@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bertkit.evaluate.fill import FillMask as FillMask
-    from bertkit.finetune.predict import Tagger as Tagger
+    from bertkit.finetune.predict.tagger import Tagger as Tagger
     from bertkit.hf import load as load
     from bertkit.hf import save as save
 
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 # Imported on first use: torch alone takes longer than most commands.
 _HOMES = {
     "FillMask": "bertkit.evaluate.fill",
-    "Tagger": "bertkit.finetune.predict",
+    "Tagger": "bertkit.finetune.predict.tagger",
     "load": "bertkit.hf",
     "save": "bertkit.hf",
 }

@@ -43,3 +43,8 @@ def progress_bar(title: str) -> Iterator[Update]:
 
         yield log
     print(f"{title}: done in {time.monotonic() - start:.1f} s", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Control codes in somebody's text are shown, not obeyed."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

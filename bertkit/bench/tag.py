@@ -12,7 +12,7 @@ import torch
 import bertkit
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
-from bertkit.finetune.predict import Tagging
+from bertkit.finetune.predict.tagging import Tagging
 from bertkit.model import BertConfig, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
 from data_pipelines.text.config import CorpusConfig

@@ -20,9 +20,9 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
         if arguments.print_config:
             print(to_yaml(recipe), end="")
             return 0
-        from bertkit.finetune.checks import check_start
+        from bertkit.finetune.checks import check_finetune
 
-        check_start(recipe)
+        check_finetune(recipe)
         from bertkit.finetune.train import finetune
 
         return finetune(recipe)
@@ -64,7 +64,7 @@ def tag(parser: argparse.ArgumentParser) -> Run:
                 raise ValueError(f"there is no file {file!r}")
         check_named(arguments.model)
 
-        from bertkit.finetune.tag_files import tag_files
+        from bertkit.finetune.predict.files import tag_files
 
         tag_files(arguments.model, arguments.files, arguments.input, arguments.output, arguments.device)
 

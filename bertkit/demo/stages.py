@@ -18,7 +18,7 @@ from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.demo.folder import MINUTES
 from bertkit.evaluate.fill import FillMask
 from bertkit.finetune.metrics import mean_and_deviation
-from bertkit.finetune.predict import Tagger
+from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.results import SCORES
 from bertkit.finetune.train import finetune
 from bertkit.pretrain.inputs import prepare_inputs

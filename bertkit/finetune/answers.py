@@ -1,65 +1,47 @@
-"""Rows and a model enter, the scores of every word leave, whatever the split into windows, batches and ranks."""
+"""Logits of rows to one label for each word, whatever the split into windows, batches and ranks."""
 
-from collections.abc import Callable, Sequence
+# W words over all sentences, M answers, K labels
+
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from accelerate import Accelerator, DistributedType
-from torch import Tensor, nn
 
-from bertkit.finetune.batches import LabeledBatch, by_length, collate
 from bertkit.finetune.windows import Row
-from bertkit.run.ranks import target_logits_of
+from data_pipelines.labels.tagged import Sentence
 
-# W words over all sentences, M answers of a batch, K labels
+if TYPE_CHECKING:
+    from torch import Tensor
 
-MAX_TOKENS = 4096
-"""Pieces computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
-
-
-@torch.inference_mode()
-def word_logits(
-    rows: Sequence[Row],
-    num_words: Sequence[int],
-    num_labels: int,
-    logits_of: Callable[[LabeledBatch], Tensor],
-    device: Any = "cpu",
-    max_tokens: int = MAX_TOKENS,
-) -> Tensor:
-    """(W, K), the words of all sentences one after the other; several answers for one word are averaged."""
-    starts = [0, *accumulate(num_words)]
-    answered = [row.words + starts[row.sentence] for row in rows]
-    answers_W = np.bincount(np.concatenate([np.zeros(0, np.int64), *answered]), minlength=starts[-1])
-    logits_WK = torch.zeros(starts[-1], num_labels, device=device)
-    for chosen in by_length(rows, max_tokens):
-        logits_MK = logits_of(collate([rows[index] for index in chosen]).to(torch.device(device))).float()
-        index_M = torch.from_numpy(np.concatenate([answered[index] for index in chosen]))
-        logits_WK.index_add_(0, index_M.to(device), logits_MK)
-    return logits_WK / torch.from_numpy(np.maximum(answers_W, 1)).to(device)[:, None]
+    from bertkit.finetune.tasks.task import Ask
 
 
 def predict_labels(
-    model: nn.Module,
-    accelerator: Accelerator,
-    rows: Sequence[Row],
-    num_words: Sequence[int],
-    labels: tuple[str, ...],
-) -> list[list[str]]:
-    """One label a word, the same on every rank; the ranks share the rows."""
-    # FSDP computes in step over all ranks, so each goes over all rows.
-    alone = accelerator.distributed_type == DistributedType.FSDP or accelerator.num_processes == 1
-    if not alone:
-        rows = [row for row in rows if row.sentence % accelerator.num_processes == accelerator.process_index]
-    training = model.training
-    model.eval()
-    try:
-        logits_WK = word_logits(rows, num_words, len(labels), target_logits_of(model, accelerator), accelerator.device)
-    finally:
-        model.train(training)
-    if not alone:
-        torch.distributed.all_reduce(logits_WK)
-    best = logits_WK.argmax(dim=1).tolist()
+    ask: "Ask", sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str]
+) -> list[tuple[list[str], list[float]]]:
+    """For each sentence the likeliest label of every word, and its probability."""
+    if not rows:
+        return [([], []) for _ in sentences]
+    num_words = [len(sentence.words) for sentence in sentences]
+    logits_WK = word_logits(ask, num_words, rows)
+    best_W = logits_WK.argmax(dim=1)
+    probability_W = logits_WK.softmax(dim=1).gather(1, best_W[:, None])[:, 0].tolist()
+    label_W = [labels[index] for index in best_W.tolist()]
     borders = pairwise([0, *accumulate(num_words)])
-    return [[labels[index] for index in best[start:end]] for start, end in borders]
+    return [(label_W[start:end], probability_W[start:end]) for start, end in borders]
+
+
+def word_logits(ask: "Ask", num_words: Sequence[int], rows: Sequence[Row]) -> "Tensor":
+    """(W, K), the words of all sentences one after the other; several answers for one word are averaged."""
+    import torch  # here, because reports name tasks without it
+
+    starts = [0, *accumulate(num_words)]
+    word_M, logits_MK = [], []
+    for chosen, logits in ask(rows):
+        word_M += [rows[index].word_M + starts[rows[index].sentence] for index in chosen]
+        logits_MK.append(logits)
+    index_M = torch.from_numpy(np.concatenate(word_M)).to(logits_MK[0].device)
+    answers_W = torch.bincount(index_M, minlength=starts[-1]).clamp(min=1)
+    sum_WK = logits_MK[0].new_zeros(starts[-1], logits_MK[0].shape[1])
+    return sum_WK.index_add(0, index_M, torch.cat(logits_MK)) / answers_W[:, None]

@@ -1,17 +1,18 @@
-"""Labeled sentences enter, guesses without a model leave: what every score should be held against."""
+"""Guesses without a model, which every score should be compared with."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from data_pipelines.labels.tagged import Sentence
 
 
-def majority_tags(train: list[Sentence], sentences: list[Sentence]) -> list[list[str]]:
+def majority_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:
     """The tag that is most frequent in training, for every word."""
     tag = _most_frequent(Counter(tag for sentence in train for tag in sentence.tags or ()))
     return [[tag] * len(sentence.words) for sentence in sentences]
 
 
-def word_tags(train: list[Sentence], sentences: list[Sentence]) -> list[list[str]]:
+def word_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:
     """For each word the tag that it has most often in training; unknown words get the most frequent tag of words
     that training has once."""
     counts: dict[str, Counter[str]] = {}

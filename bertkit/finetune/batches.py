@@ -1,18 +1,24 @@
-"""Rows of pieces enter, packed batches leave: equally long rows side by side, so that attention takes them at once."""
+"""Rows to packed batches: equally long rows side by side, so that attention takes them at once."""
 
-from collections.abc import Iterator, Sequence
+# L subwords of a row, M answers of a batch, K labels
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from bertkit.finetune.tasks.task import Ask
 from bertkit.finetune.windows import Row
 from data_pipelines.masks.plan import Plan, share_of_rank
 
+MAX_TOKENS = 4096
+"""Subwords computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
+
+
 # T pieces in the pack, S rows, M answers
-
-
 @dataclass(frozen=True)
 class LabeledBatch:
     input_ids: Any
@@ -34,53 +40,51 @@ class LabeledBatch:
         )
 
 
-def collate(rows: Sequence[Row], answers: Sequence[np.ndarray] | None = None) -> LabeledBatch:
-    """Lay rows end to end; `answers` holds the labels of each row's places."""
+def collate(rows: Sequence[Row]) -> LabeledBatch:
+    """Lay rows end to end. Targets that nobody knows are zeros."""
     lengths = np.array([len(row.ids_L) for row in rows], np.int64)
     borders = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=borders[1:])
-    num_places = [len(row.places) for row in rows]
-    target_index = np.concatenate([row.places for row in rows]) + np.repeat(borders[:-1], num_places)
-    target_ids = np.zeros_like(target_index) if answers is None else np.concatenate(answers)
+    num_answers = [len(row.index_M) for row in rows]
+    target_index = np.concatenate([row.index_M for row in rows]) + np.repeat(borders[:-1], num_answers)
+    targets = [row.target_M for row in rows if row.target_M is not None]
     return LabeledBatch(
         input_ids=torch.from_numpy(np.concatenate([row.ids_L for row in rows])),
         position_ids=torch.from_numpy(np.arange(borders[-1]) - np.repeat(borders[:-1], lengths)),
         cu_seqlens=torch.from_numpy(borders.astype(np.int32)),
         max_seqlen=int(lengths.max()),
         target_index=torch.from_numpy(target_index),
-        target_ids=torch.from_numpy(target_ids),
+        target_ids=torch.from_numpy(np.concatenate(targets) if targets else np.zeros_like(target_index)),
     )
 
 
-def training_steps(
-    rows: Sequence[Row],
-    answers: Sequence[np.ndarray],
-    plan: Plan,
-    *,
-    first_step: int,
-    last_step: int,
-    rank: int,
-    world_size: int,
-    micro_batch: int,
+def training_batches(
+    rows: Sequence[Row], plan: Plan, steps: range, share: tuple[int, int], micro_batch: int
 ) -> Iterator[tuple[int, list[LabeledBatch]]]:
-    """This rank's micro-batches of each step, a function of the plan alone. Rows of a step are grouped by length."""
+    """The micro-batches of each step for one rank (its number, and how many there are), a function of the plan alone.
+    Rows of a step are grouped by length."""
     lengths = np.array([len(row.ids_L) for row in rows])
-    for step in range(first_step, last_step):
+    for step in steps:
         drawn = plan.rows_of_step(step)
-        by_length = np.argsort(lengths[drawn.row_ids], kind="stable")
-        drawn = drawn._replace(row_ids=drawn.row_ids[by_length], epochs=drawn.epochs[by_length])
-        mine = share_of_rank(drawn, rank, world_size).row_ids.tolist()
-        yield (
-            step,
-            [
-                collate([rows[i] for i in chosen], [answers[i] for i in chosen])
-                for chosen in (mine[at : at + micro_batch] for at in range(0, len(mine), micro_batch))
-            ],
-        )
+        order = np.argsort(lengths[drawn.row_ids], kind="stable")
+        drawn = drawn._replace(row_ids=drawn.row_ids[order], epochs=drawn.epochs[order])
+        mine = [rows[index] for index in share_of_rank(drawn, *share).row_ids.tolist()]
+        yield step, [collate(mine[at : at + micro_batch]) for at in range(0, len(mine), micro_batch)]
+
+
+def asking(target_logits: Callable[[Any], Tensor], device: Any, max_tokens: int = MAX_TOKENS) -> Ask:
+    """The function that computes the logits of rows with this model."""
+
+    @torch.inference_mode()
+    def ask(rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
+        for chosen in by_length(rows, max_tokens):
+            yield chosen, target_logits(collate([rows[index] for index in chosen]).to(torch.device(device))).float()
+
+    return ask
 
 
 def by_length(rows: Sequence[Row], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of rows, short ones first, as many at once as `max_tokens` pieces allow."""
+    """Indices of rows, short ones first, as many at once as `max_tokens` subwords allow."""
     held: list[int] = []
     size = 0
     for index in np.argsort([len(row.ids_L) for row in rows], kind="stable").tolist():

@@ -1,17 +1,19 @@
-"""A fine-tuning recipe enters; it is refused here if it cannot start, before anything heavy is imported."""
+"""What of a fine-tuning recipe can be seen to fail before anything heavy is imported."""
 
 from pathlib import Path
 
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import read_sections
+from bertkit.finetune.tasks import TASKS
 from bertkit.hf.folder import HUB_PREFIX, check_named
 from bertkit.run.folder import check_batch, check_recipe
 from bertkit.run.optim import check_optimizer
 from data_pipelines.labels.tagged import check_source
 
 
-def check_start(recipe: FinetuneRecipe) -> None:
-    """Refuse what can be seen to fail without reading the data or the model."""
+def check_finetune(recipe: FinetuneRecipe) -> None:
+    """Refuse what must fail, without reading the data or the model."""
+    TASKS.check(recipe.task)
     check_optimizer(recipe.optim.name)
     check_batch(recipe.train.global_batch)
     check_recipe(Path(recipe.run.dir), recipe)

@@ -1,4 +1,4 @@
-"""Gold and predicted tags enter, scores leave: spans in both readings, words, and what was confused with what."""
+"""Gold and predicted tags to scores: spans in both readings, and words."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_pipelines.labels.schemes import Reading, spans_of
+from data_pipelines.labels.tagged import Sentence
 
 Tags = Sequence[Sequence[str]]
 """A list of tags for each sentence."""
+
+
+def gold_tags(sentences: Iterable[Sentence]) -> list[list[str]]:
+    return [sentence.tags or [] for sentence in sentences]
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class SpanScores(Score):
 def span_scores(gold: Tags, predicted: Tags, strict: bool = False) -> SpanScores:
     """Whole spans, right where kind and both borders are right.
 
-    Lenient is the reading of conlleval: a tag that cannot go on a span begins one. Strict counts only spans written
+    Lenient is the reading of conlleval: a tag that cannot continue a span begins one. Strict counts only spans written
     by the rules of the scheme: IOB2, or BIOES where any tag is an E- or S-.
     """
     _check_lengths(gold, predicted)
@@ -104,24 +109,6 @@ def unknown_word_scores(gold: Tags, predicted: Tags, words: Tags, known: set[str
     ]
     total = sum(map(len, words))
     return {"share": len(hits) / max(total, 1), "accuracy": sum(hits) / max(len(hits), 1), "words": len(hits)}
-
-
-def confusions(gold: Tags, predicted: Tags, most: int = 20) -> list[tuple[str, str, int]]:
-    """(gold, predicted, how often), the most frequent mistakes first."""
-    mistakes = Counter(
-        (a, b)
-        for gold_tags, predicted_tags in zip(gold, predicted, strict=True)
-        for a, b in zip(gold_tags, predicted_tags, strict=True)
-        if a != b
-    )
-    return [(a, b, count) for (a, b), count in sorted(mistakes.items(), key=lambda item: (-item[1], item[0]))[:most]]
-
-
-def worst_sentences(gold: Tags, predicted: Tags, most: int) -> list[int]:
-    """The sentences with most mistakes; of equals the shorter one, where they weigh more."""
-    mistakes = [sum(a != b for a, b in zip(x, y, strict=True)) for x, y in zip(gold, predicted, strict=True)]
-    order = sorted(range(len(gold)), key=lambda index: (-mistakes[index], len(gold[index]), index))
-    return [index for index in order[:most] if mistakes[index]]
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:

@@ -1,43 +1,58 @@
-"""A trained model enters; its scores and its export leave, and of several seeds the mean and the best one."""
+"""A trained model to its scores and its export, and several seeds to their mean and the best one."""
 
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from torch import nn
 
 from bertkit.config.finetune import FinetuneRecipe
-from bertkit.finetune.answers import predict_labels
+from bertkit.finetune.batches import asking
 from bertkit.finetune.card import tagger_card, tagger_settings
-from bertkit.finetune.inputs import Inputs
-from bertkit.finetune.learner import Learner
-from bertkit.finetune.looking import score_sentence
 from bertkit.finetune.metrics import mean_and_deviation
-from bertkit.finetune.scoring import baseline_scores, looked_at, main_score, scores_of
+from bertkit.finetune.model_with_loss import ModelWithLoss
+from bertkit.finetune.score_tables import score_line
+from bertkit.finetune.tasks.task import Scores
+from bertkit.finetune.tuning_data import TuningData
 from bertkit.run.export import export_model
 from bertkit.run.folder import EXPORT
 from bertkit.run.log import RunLog
+from bertkit.run.ranks import agree_on, target_logits_of
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
 
 SCORES = "scores.json"
 
 
-def evaluate(
-    recipe: FinetuneRecipe, inputs: Inputs, part: str, model: nn.Module, accelerator: Accelerator
-) -> tuple[dict[str, Any], list[list[str]]]:
-    """Scores and predicted tags of one part of the data. All ranks take part."""
-    sentences = inputs.sentences(part)
-    num_words = [len(sentence.words) for sentence in sentences]
-    predicted = predict_labels(model, accelerator, inputs.rows[part], num_words, inputs.labeled.labels)
-    return scores_of(inputs.labeled, recipe.task, sentences, predicted, inputs.known), predicted
+def evaluate(data: TuningData, part: str, model: nn.Module, accelerator: Accelerator) -> tuple[Scores, list[Any]]:
+    """Scores and predictions of one part of the data. All ranks take part."""
+    predicted = _predict(data, part, model, accelerator)
+    return data.task.score(data.labeled, data.sentences(part), predicted), predicted
+
+
+def _predict(data: TuningData, part: str, model: nn.Module, accelerator: Accelerator) -> list[Any]:
+    """A prediction for each sentence, the same on every rank; the ranks share the sentences."""
+    sentences, ask = data.sentences(part), asking(target_logits_of(model, accelerator), accelerator.device)
+    rank, ranks = accelerator.process_index, accelerator.num_processes
+    if accelerator.distributed_type == DistributedType.FSDP:
+        rank, ranks = 0, 1  # its ranks compute in step, so each goes over all rows
+    rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
+    training = model.training
+    model.eval()
+    try:
+        predictions = data.task.predict(ask, sentences[rank::ranks], rows, data.labeled.labels)
+    finally:
+        model.train(training)
+    mine = [prediction for prediction, _ in predictions]
+    shares = [agree_on(accelerator, mine, source) for source in range(ranks)]
+    return [shares[index % ranks][index // ranks] for index in range(len(sentences))]
 
 
 def finish_seed(
     recipe: FinetuneRecipe,
-    inputs: Inputs,
+    data: TuningData,
     seed: int,
     state: LoopState,
     model: nn.Module,
@@ -47,36 +62,39 @@ def finish_seed(
     """Score the chosen weights on dev and test, look at the mistakes, write the export and then the scores."""
     found: dict[str, Any] = {"seed": seed, "step": state.best_step or state.step, "seconds": state.seconds}
     for part in ("dev", "test"):
-        if inputs.rows[part]:
-            scores, predicted = evaluate(recipe, inputs, part, model, accelerator)
-            found[part] = scores | looked_at(inputs.sentences(part), predicted, recipe.eval.worst)
-            log.record(f"best_{part}", found["step"], scores, f"best: {score_sentence(found['step'], part, scores)}")
+        if data.rows[part]:
+            scores, predicted = evaluate(data, part, model, accelerator)
+            found[part] = scores | data.task.mistakes(data.sentences(part), predicted, recipe.eval.worst)
+            line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
+            log.record(f"best_{part}", found["step"], scores, line)
     weights = gather_state(model, ())
     if accelerator.is_main_process:
-        trained = Learner(inputs.start.build(seed), None)
+        trained = ModelWithLoss(data.start.build(seed), data.task)
         restore_state(trained, (), weights)
         export_model(
             seed_folder(recipe, seed) / EXPORT,
             trained.model.eval(),
-            inputs.start.tokenizer,
-            tagger_card(recipe, inputs.labeled, found),
-            beside=tagger_settings(recipe, inputs.labeled, inputs.max_length),
+            data.start.tokenizer,
+            tagger_card(recipe, data, found),
+            beside=tagger_settings(recipe.task, data),
         )
         # Last: a seed with scores is a seed that is done.
         durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))
     accelerator.wait_for_everyone()
 
 
-def summarise(recipe: FinetuneRecipe, inputs: Inputs) -> dict[str, Any]:
+def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:
     """Scores of all seeds with mean and deviation, and the best seed's export as the run's."""
-    folder, name = Path(recipe.run.dir), main_score(inputs.labeled)
+    folder, name = Path(recipe.run.dir), data.task.deciding(data.labeled)
     seeds = [json.loads((seed_folder(recipe, seed) / SCORES).read_bytes()) for seed in recipe.run.seeds]
     best = max(seeds, key=lambda found: found["dev"][name]) if "dev" in seeds[0] else seeds[0]
     results: dict[str, Any] = {"task": recipe.task, "score": name, "best_seed": best["seed"], "seeds": seeds}
     for part in ("dev", "test"):
         if part in seeds[0]:
             mean, deviation = mean_and_deviation(found[part][name] for found in seeds)
-            baselines = baseline_scores(inputs.labeled, recipe.task, inputs.sentences(part))
+            sentences = data.sentences(part)
+            guesses = data.task.baselines(data.labeled, sentences)
+            baselines = {key: data.task.score(data.labeled, sentences, guess) for key, guess in guesses.items()}
             results[part] = {"mean": mean, "deviation": deviation, "baselines": baselines}
     source = seed_folder(recipe, best["seed"]) / EXPORT
     with durable.replacing_folder(folder / EXPORT) as unfinished:

@@ -1,20 +1,20 @@
-"""A recipe enters; the tokenizer and a model to begin with leave: pretrained, or from scratch in a given shape."""
+"""What fine-tuning begins with: a tokenizer and a model, pretrained or from scratch in a given shape."""
 
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import bertkit
 from bertkit.config.fields import part
-from bertkit.config.finetune import FinetuneRecipe
+from bertkit.config.finetune import StartSection
 from bertkit.config.recipe import read_sections
-from bertkit.finetune.data import Labeled
-from bertkit.hf import Model, load_outline
+from bertkit.finetune.labeled import Labeled
+from bertkit.hf import Model, load, load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
 from bertkit.hf.matching import check_head, check_vocabulary
-from bertkit.model import SequenceClassifier, TokenTagger, build_encoder
+from bertkit.model import build_encoder
 from bertkit.model.config import EncoderConfig
+from bertkit.model.heads import HEADS, ModelWithHead
 from bertkit.run.lock import locked
 from data_pipelines import durable
 from data_pipelines.labels.tagged import Sentence
@@ -23,18 +23,17 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
-Head = TokenTagger | SequenceClassifier
-
 
 class Start(NamedTuple):
     tokenizer: Tokenizer
-    build: Callable[[int], Head]
+    config: EncoderConfig
+    build: Callable[[int], ModelWithHead]
     """The model at step 0, a function of the seed."""
     fingerprint: str
     """Tells apart what training begins with; empty from scratch."""
 
     def facts(self, labeled: Labeled) -> dict[str, str]:
-        """What must not change while a run goes on."""
+        """What must not change until the run has ended."""
         return {"labeled": labeled.fingerprint, "tokenizer": self.tokenizer.fingerprint, "init": self.fingerprint}
 
 
@@ -45,24 +44,25 @@ class Given(NamedTuple):
     model: Model
     """What the folder holds, without memory for its weights."""
     tokenizer: Tokenizer
+    trained: bool
+    """Whether training begins with its weights, not just its shape."""
 
 
-def find_given(recipe: FinetuneRecipe) -> Given | None:
+def find_given(section: StartSection, head: str) -> Given | None:
     """The folder that the recipe names, checked as far as that goes before labels are read; None if it names none."""
-    like = recipe.model.like
-    if not recipe.model.init and not like.startswith(HUB_PREFIX) and not Path(like).is_dir():
+    if not section.init and not section.like.startswith(HUB_PREFIX) and not Path(section.like).is_dir():
         return None
-    folder = resolve(recipe.model.init or like)
-    given = Given(folder, load_outline(folder), load_tokenizer(folder))
+    folder = resolve(section.init or section.like)
+    given = Given(folder, load_outline(folder), load_tokenizer(folder), trained=bool(section.init))
     check_vocabulary(given.tokenizer, given.model.config.vocab_size, folder)
-    if recipe.model.init:
-        check_head(given.model, folder, "bare", "masked-lm", _head_of(recipe).kind)
+    if given.trained:
+        check_head(given.model, folder, "bare", "masked-lm", head)
     return given
 
 
-def check_labels(recipe: FinetuneRecipe, given: Given | None, labels: tuple[str, ...]) -> None:
-    """A head that is there already goes on only with its own labels."""
-    if given is None or not recipe.model.init or not given.model.labels:
+def check_labels(given: Given | None, labels: tuple[str, ...]) -> None:
+    """A head that was trained before keeps its own labels."""
+    if given is None or not given.trained or not given.model.labels:
         return
     own = given.model.labels
     if own != labels:
@@ -73,49 +73,37 @@ def check_labels(recipe: FinetuneRecipe, given: Given | None, labels: tuple[str,
         )
 
 
-def find_start(recipe: FinetuneRecipe, given: Given | None, labeled: Labeled, say: Callable[[str], None]) -> Start:
+def find_start(given: Given | None, like: str, head: str, labeled: Labeled, folder: Path, say: Callable) -> Start:
     """What the recipe begins with: a model that was found, or one from scratch."""
-    head = _head_of(recipe)
-    if given is not None and recipe.model.init:
-        return _pretrained(given, labeled, head)
-    if given is not None:
-        config, tokenizer = given.model.config, given.tokenizer
+    if given is None:
+        config, tokenizer = _shape_of_recipe(like, labeled, folder, say)
     else:
-        config, tokenizer = _shape_of_recipe(recipe, labeled, say)
+        config, tokenizer = given.model.config, given.tokenizer
 
-    def build(seed: int) -> Head:
-        encoder_seed, head_seed = _seeds(seed)
-        return head(build_encoder(config, encoder_seed), labeled.labels, head_seed)
-
-    return Start(tokenizer, build, "")
-
-
-def _head_of(recipe: FinetuneRecipe) -> type[Head]:
-    return TokenTagger if recipe.task == "tagging" else SequenceClassifier
-
-
-def _pretrained(given: Given, labeled: Labeled, head: type[Head]) -> Start:
-    def build(seed: int) -> Head:
-        model = bertkit.load(given.folder)
-        if isinstance(model, head):
+    def build(seed: int) -> ModelWithHead:
+        encoder_seed, head_seed = (fold(seed, index) % 2**63 for index in range(2))
+        if given is None or not given.trained:
+            return HEADS[head](build_encoder(config, encoder_seed), labeled.labels, head_seed)
+        model = load(given.folder)
+        if isinstance(model, ModelWithHead) and model.kind == head:
             return model
-        return head(model.encoder, labeled.labels, _seeds(seed)[1])
+        return HEADS[head](model.encoder, labeled.labels, head_seed)
 
-    return Start(given.tokenizer, build, _sha256(given.folder.glob("*.safetensors")))
+    fingerprint = _sha256(given.folder.glob("*.safetensors")) if given is not None and given.trained else ""
+    return Start(tokenizer, config, build, fingerprint)
 
 
-def _shape_of_recipe(
-    recipe: FinetuneRecipe, labeled: Labeled, say: Callable[[str], None]
-) -> tuple[EncoderConfig, Tokenizer]:
-    model, trained_like = read_sections(recipe.model.like, "model", "tokenizer")
+def _shape_of_recipe(like: str, labeled: Labeled, folder: Path, say: Callable) -> tuple[EncoderConfig, Tokenizer]:
+    """The shape that a pretraining recipe gives its encoder, and a tokenizer trained on the labeled sentences."""
+    model, tokenizer_section = read_sections(like, "model", "tokenizer")
     if model.init is not None:
-        raise ValueError(f"model.like={recipe.model.like} goes on from a folder and has no shape; name that folder")
-    folder = Path(recipe.run.dir) / "tokenizer"
-    with locked(folder.with_name(".tokenizer.lock"), wait=True):
-        if not folder.is_dir():
-            say(f"training a {trained_like.kind} tokenizer on the training sentences")
-            _train_tokenizer(labeled.train, part(trained_like, TokenizerConfig), folder)
-    tokenizer = load_tokenizer(folder)
+        raise ValueError(f"model.like={like} continues a model and has no shape of its own; name that model's folder")
+    place = folder / "tokenizer"
+    with locked(folder / ".tokenizer.lock", wait=True):
+        if not place.is_dir():
+            say(f"training a {tokenizer_section.kind} tokenizer on the training sentences")
+            _train_tokenizer(labeled.train, part(tokenizer_section, TokenizerConfig), place)
+    tokenizer = load_tokenizer(place)
     return model.encoder_config(tokenizer.vocab_size, tokenizer.special.pad_id), tokenizer
 
 
@@ -126,11 +114,6 @@ def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, fol
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
         train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
         text.unlink()
-
-
-def _seeds(seed: int) -> tuple[int, int]:
-    encoder_seed, head_seed = (fold(seed, index) % 2**63 for index in range(2))
-    return encoder_seed, head_seed
 
 
 def _sha256(paths: Iterable[Path]) -> str:

@@ -1,17 +1,19 @@
-"""Words enter, rows of pieces leave; long sentences are cut into overlapping windows, and no word is ever lost.
+"""Words to rows of subwords; long sentences are cut into overlapping windows, and no word is ever lost.
 
-The same rows serve training, evaluation and prediction: each word is asked about in exactly one of them, the one
-where it has most context.
+The same rows serve training, evaluation and prediction. A word is answered in exactly one of them, the one where it
+has most context.
 """
 
-# P pieces of a sentence, W its words (in the encoder: of all sentences), S sentences, L pieces of a row with its frame
+# P subwords of a sentence, W its words (in the encoder: of all sentences), S sentences, L subwords of a row, M answers
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from data_pipelines.labels.schemes import inside_of
+from data_pipelines.labels.tagged import Sentence
 from data_pipelines.vocab.tokenizer import Tokenizer
 
 _MAX_KNOWN, _LONGEST_KNOWN = 1 << 17, 64
@@ -19,41 +21,55 @@ _MAX_KNOWN, _LONGEST_KNOWN = 1 << 17, 64
 
 
 class Encoded(NamedTuple):
-    """A sentence in pieces."""
+    """A sentence in subwords."""
 
     ids_P: np.ndarray
     word_P: np.ndarray
-    """The word each piece belongs to; every word has at least one."""
+    """The word each subword belongs to; every word has at least one."""
     first_W: np.ndarray
-    """Each word's first piece."""
+    """Each word's first subword."""
 
 
 class Row(NamedTuple):
-    """What the encoder reads at once: a sentence or a window of one, with its frame."""
+    """What the encoder reads at once: a sentence or a window of one, between its special tokens."""
 
     ids_L: np.ndarray
-    places: np.ndarray
-    """Where in the row answers are read."""
-    words: np.ndarray
+    index_M: np.ndarray
+    """Where in the row answers are read, ascending."""
+    word_M: np.ndarray
     """The word that each of them answers for."""
     sentence: int
+    """Whose row this is, as a place in the list of sentences."""
+    target_M: np.ndarray | None = None
+    """The right answers, in training."""
 
 
-class Frame(NamedTuple):
-    """What stands before and after every row."""
+class RowForm(NamedTuple):
+    """What rows are like: the special tokens at their ends, and the most subwords with them."""
 
     before: np.ndarray
     after: np.ndarray
+    max_length: int
+    all_subwords: bool = False
+    """Whether all subwords of a word answer, not just the first."""
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Frame":
+    def of(cls, tokenizer: Tokenizer, max_length: int, all_subwords: bool = False) -> "RowForm":
         special = tokenizer.special
         ends = ([] if index is None else [index] for index in (special.cls_id, special.sep_id))
-        return cls(*(np.array(end, np.int64) for end in ends))
+        before, after = (np.array(end, np.int64) for end in ends)
+        return cls(before, after, max_length, all_subwords)
+
+    @property
+    def room(self) -> int:
+        return self.max_length - len(self.before) - len(self.after)
+
+    def row_ids(self, ids: np.ndarray) -> np.ndarray:
+        return np.concatenate((self.before, ids, self.after))
 
 
 class WordEncoder:
-    """Turns words into pieces as the encoder saw them in running text: every word but the first after a space.
+    """Turns words into subwords as the encoder saw them in running text: every word but the first after a space.
 
     Tokenizers never join what a space separates, so each word is encoded once and then remembered.
     """
@@ -71,21 +87,21 @@ class WordEncoder:
         self._later: dict[str, list[int]] = {}
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
-        """All sentences in a few operations on arrays; what is given out are views of them."""
-        pieces = self._pieces(sentences)
-        length_W = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        ids_P = np.fromiter(chain.from_iterable(pieces), np.int64, int(length_W.sum()))
+        """All sentences in a few operations on arrays, of which the results are views."""
+        subwords = self._subwords(sentences)
+        length_W = np.fromiter(map(len, subwords), np.int64, len(subwords))
+        ids_P = np.fromiter(chain.from_iterable(subwords), np.int64, int(length_W.sum()))
         first_W = np.cumsum(length_W) - length_W
-        # Where the words and the pieces of each sentence begin, and then places and words counted from there.
+        # Where the words and the subwords of each sentence begin, and then index and word counted from there.
         words_S = np.fromiter(map(len, sentences), np.int64, len(sentences))
         word_S = np.append(0, np.cumsum(words_S))
-        piece_S = np.append(first_W, len(ids_P))[word_S]
-        word_P = np.repeat(np.arange(len(pieces)) - np.repeat(word_S[:-1], words_S), length_W)
-        first_W -= np.repeat(piece_S[:-1], words_S)
-        borders = zip(pairwise(word_S.tolist()), pairwise(piece_S.tolist()), strict=True)
+        subword_S = np.append(first_W, len(ids_P))[word_S]
+        word_P = np.repeat(np.arange(len(subwords)) - np.repeat(word_S[:-1], words_S), length_W)
+        first_W -= np.repeat(subword_S[:-1], words_S)
+        borders = zip(pairwise(word_S.tolist()), pairwise(subword_S.tolist()), strict=True)
         return [Encoded(ids_P[at:to], word_P[at:to], first_W[word:end]) for (word, end), (at, to) in borders]
 
-    def _pieces(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
+    def _subwords(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Those of every word of all sentences, one word after the other."""
         first, later = self._first, self._later
         new_first = list({words[0] for words in sentences if words} - first.keys())
@@ -96,13 +112,13 @@ class WordEncoder:
         found = iter([encoding.ids or self._stand_in for encoding in encodings])
         first.update(zip(new_first, found, strict=False))
         later.update(zip(new_later, found, strict=True))
-        pieces: list[list[int]] = []
+        subwords: list[list[int]] = []
         for words in sentences:
             if words:
-                pieces.append(first[words[0]])
-                pieces.extend(map(later.__getitem__, words[1:]))
+                subwords.append(first[words[0]])
+                subwords.extend(map(later.__getitem__, words[1:]))
         self._forget(new_first, new_later)
-        return pieces
+        return subwords
 
     def _forget(self, new_first: list[str], new_later: list[str]) -> None:
         """Stay small: very long words do not come again, and a memory that is full starts anew."""
@@ -114,33 +130,55 @@ class WordEncoder:
                 known.clear()
 
 
-def word_rows(encoded: Encoded, sentence: int, frame: Frame, max_length: int, pieces: str = "first") -> Iterator[Row]:
-    """The rows that ask for a tag at each word's first piece, or at all pieces."""
-    size, room = len(encoded.ids_P), max_length - len(frame.before) - len(frame.after)
-    asked = encoded.first_W if pieces == "first" else np.arange(size)
-    if size <= room:
-        words = np.arange(len(asked)) if pieces == "first" else encoded.word_P
-        yield Row(_framed(encoded.ids_P, frame), asked + len(frame.before), words, sentence)
-        return
-    starts = window_starts(size, room)
-    # All pieces of a word are asked about where its first one has most context, as far as they lie inside.
-    owner_P = owners(encoded.first_W, starts, room, size)[encoded.word_P]
-    for index, start in enumerate(starts):
-        here = asked[(owner_P[asked] == index) & (asked < start + room)]
-        if len(here):
-            ids_L = _framed(encoded.ids_P[start : start + room], frame)
-            yield Row(ids_L, here - start + len(frame.before), encoded.word_P[here], sentence)
+def word_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
+    """Rows that answer for each word."""
+    encoded = encode([sentence.words for sentence in sentences])
+    return [row for index, one in enumerate(encoded) for row in windows_of_words(one, index, form)]
 
 
-def text_rows(encoded: Encoded, sentence: int, frame: Frame, max_length: int) -> Iterator[Row]:
-    """The rows that ask for one label a text; each window of a long text is asked, and the answers are averaged."""
-    room = max_length - len(frame.before) - len(frame.after)
-    for start in window_starts(len(encoded.ids_P), room):
-        yield Row(_framed(encoded.ids_P[start : start + room], frame), np.zeros(1, int), np.zeros(1, int), sentence)
+def text_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
+    """Rows that answer for a whole text at their first token, one for each window."""
+    encoded = encode([sentence.words for sentence in sentences])
+    return [row for index, one in enumerate(encoded) for row in windows_of_text(one, index, form)]
+
+
+def label_targets(row: Row, sentence: Sentence, number: Mapping[str, int]) -> np.ndarray:
+    """The labels at a row's answers; after the first subword of a B- word its others have I-."""
+    assert sentence.tags is not None
+    targets = []
+    before = -1
+    for word in row.word_M.tolist():
+        tag = sentence.tags[word]
+        targets.append(number[inside_of(tag) if word == before and inside_of(tag) in number else tag])
+        before = word
+    return np.array(targets, np.int64)
+
+
+def windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterator[Row]:
+    size, room, before = len(encoded.ids_P), form.room, len(form.before)
+    asked = np.arange(size) if form.all_subwords else encoded.first_W
+    if 0 < size <= room:
+        word_M = encoded.word_P if form.all_subwords else np.arange(len(asked))
+        yield Row(form.row_ids(encoded.ids_P), asked + before, word_M, sentence)
+    elif size:
+        starts = window_starts(size, room)
+        # A word's subwords answer in the window where the first of them has most context, as far as they lie inside.
+        owner_P = owners(encoded.first_W, starts, room, size)[encoded.word_P]
+        for index, start in enumerate(starts):
+            here = asked[(owner_P[asked] == index) & (asked < start + room)]
+            if len(here):
+                ids_L = form.row_ids(encoded.ids_P[start : start + room])
+                yield Row(ids_L, here - start + before, encoded.word_P[here], sentence)
+
+
+def windows_of_text(encoded: Encoded, sentence: int, form: RowForm) -> Iterator[Row]:
+    for start in window_starts(len(encoded.ids_P), form.room):
+        ids_L = form.row_ids(encoded.ids_P[start : start + form.room])
+        yield Row(ids_L, np.zeros(1, int), np.zeros(1, int), sentence)
 
 
 def window_starts(size: int, room: int) -> np.ndarray:
-    """Where windows of `room` pieces begin: each half a window after the one before it, the last at the end."""
+    """Where windows of `room` subwords begin: each half a window after the one before it, the last at the end."""
     if size <= room:
         return np.zeros(1, np.int64)
     step = max(room // 2, 1)
@@ -148,18 +186,14 @@ def window_starts(size: int, room: int) -> np.ndarray:
 
 
 def owners(first_W: np.ndarray, starts: np.ndarray, room: int, size: int) -> np.ndarray:
-    """The window that answers each word: the one with most pieces on the word's poorer side."""
+    """The window that answers for each word: the one with most subwords on the word's poorer side."""
     best_W = np.full(len(first_W), -1, np.int64)
     owner_W = np.zeros(len(first_W), np.int64)
     for index, start in enumerate(starts):
         end = start + room
-        left = np.where(start == 0, size, first_W - start)  # nothing is missing before the first piece of all
+        left = np.where(start == 0, size, first_W - start)  # nothing is missing before the first subword of all
         right = np.where(end >= size, size, end - 1 - first_W)
         context_W = np.where((first_W >= start) & (first_W < end), np.minimum(left, right), -1)
         better = context_W > best_W
         owner_W[better], best_W[better] = index, context_W[better]
     return owner_W
-
-
-def _framed(ids: np.ndarray, frame: Frame) -> np.ndarray:
-    return np.concatenate((frame.before, ids, frame.after))

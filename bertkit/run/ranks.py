@@ -116,16 +116,16 @@ def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[An
     return target_logits
 
 
-def agree_on(accelerator: Accelerator, value: Value) -> Value:
-    """The first rank's value, on every rank. It travels as JSON, not as a pickle."""
+def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:
+    """The value of one rank, on every rank. It travels as JSON, not as a pickle."""
     if accelerator.num_processes == 1:
         return value
     data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=accelerator.device)
     size = torch.tensor([len(data)], device=accelerator.device)
-    torch.distributed.broadcast(size, src=0)
-    if not accelerator.is_main_process:
+    torch.distributed.broadcast(size, src=source)
+    if accelerator.process_index != source:
         data = data.new_empty(int(size))
-    torch.distributed.broadcast(data, src=0)
+    torch.distributed.broadcast(data, src=source)
     return json.loads(bytes(data.tolist()))
 
 

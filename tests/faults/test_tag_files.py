@@ -5,7 +5,7 @@ from grammar import write_conll
 
 from bertkit.cli import main
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.data import read_labeled
+from bertkit.finetune.tasks.tagging import TAGGING
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import read_tagged
 
@@ -55,14 +55,14 @@ def labeled(tmp_path, train: bytes, dev: bytes = b""):
     (tmp_path / "train.conll").write_bytes(train)
     (tmp_path / "dev.conll").write_bytes(dev)
     files = {"train": [str(tmp_path / "train.conll")], "dev": [str(tmp_path / "dev.conll")] if dev else []}
-    return read_labeled("tagging", LabeledSection(**files))
+    return TAGGING.read(LabeledSection(**files))
 
 
 def test_what_can_be_repaired_is_repaired_and_said(tmp_path, tried):
     """Row 16: an I- that goes on nothing, a label that only dev knows, a missing blank line at the end."""
     stray = labeled(tmp_path, b"anna\tB-PER\n\nthe\tO\nriver\tI-LOC\nbank\tI-LOC\n")
     assert stray.train[1].tags == ["O", "B-LOC", "I-LOC"]
-    assert any("1 I- tags go on nothing and were read as B-, the first in" in note for note in stray.notes)
+    assert any("1 I- tags continue no span and were read as B-, the first in" in note for note in stray.notes)
     assert any("train.conll:4" in note for note in stray.notes)
     tried()
     unknown = labeled(tmp_path, GOOD, b"rome\tB-LOC\n")

@@ -11,12 +11,13 @@ from processes import start_ranks
 
 import bertkit
 from bertkit.cli import main
-from bertkit.config.finetune import LabeledSection, read_finetune_recipe
+from bertkit.config.finetune import LabeledSection, StartSection, read_finetune_recipe
 from bertkit.config.recipe import read_recipe, shipped_recipes, to_yaml
-from bertkit.finetune import train as train_module
-from bertkit.finetune.data import read_labeled
-from bertkit.finetune.learner import Learner, class_weights, layer_speed
+from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights, layer_lr_scale
+from bertkit.finetune.start import find_given, find_start
+from bertkit.finetune.tasks.tagging import TAGGING
 from bertkit.finetune.train import finetune
+from bertkit.finetune.tuning_data import TuningData, make_tuning_data
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
 from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
@@ -99,7 +100,7 @@ def test_a_run_learns_and_leaves_what_others_rely_on(undisturbed):
     assert [line["step"] for line in lines if line["kind"] == "dev"] == [5, 10, 15, 20]
     assert {path.name for path in undisturbed.iterdir()} >= {"export", "scores.json", "recipe.yaml", "run.json"}
     assert isinstance(bertkit.load(undisturbed), TokenTagger)
-    assert "| dev | conlleval |" in (undisturbed / "export" / "README.md").read_text()
+    assert "| dev |" in (undisturbed / "export" / "README.md").read_text()
 
 
 def test_a_kill_in_either_seed_does_not_change_the_result(undisturbed, home, tmp_path):
@@ -163,40 +164,40 @@ def test_a_frozen_encoder_stays_as_it_was(home, tmp_path):
 @pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])
 def test_lower_layers_learn_more_slowly(config):
     model = TokenTagger(build_encoder(config(vocab_size=50, **SIZES)), ["a", "b"])
-    speed = layer_speed(model, 0.5)
-    assert speed("model.head.classifier.weight") == 1.0
-    assert speed("model.encoder.layers.1.mlp_in.weight") == 0.5
-    assert speed("model.encoder.layers.0.mlp_in.weight") == 0.25
-    assert speed("model.encoder.tokens.weight") == 0.125
+    scale = layer_lr_scale(model, 0.5)
+    assert scale("model.head.classifier.weight") == 1.0
+    assert scale("model.encoder.layers.1.mlp_in.weight") == 0.5
+    assert scale("model.encoder.layers.0.mlp_in.weight") == 0.25
+    assert scale("model.encoder.tokens.weight") == 0.125
     recipe = read_finetune_recipe("ner", ["data.train=x", "optim.lr=0.1"])
-    groups = build_optimizers(Learner(model, None), recipe.optim, speed)[0].param_groups
+    groups = build_optimizers(ModelWithLoss(model, TAGGING), recipe.optim, scale)[0].param_groups
     assert {round(group["lr"] / 0.1, 6) for group in groups} == {1.0, 0.5, 0.25, 0.125}
 
 
-def test_class_weights_favour_rare_labels_and_keep_the_mean(home, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        train_module, "class_weights", lambda inputs: seen.append((class_weights(inputs), inputs)) or seen[-1][0]
-    )
-    assert run(home, tmp_path / "run", "train.class_weights=balanced", "train.epochs=1") == 0
-    weights, inputs = seen[0]
-    labels = torch.cat([torch.from_numpy(answer) for answer in inputs.answers])
-    assert weights[labels].mean() == pytest.approx(1.0, abs=1e-5)
-    assert weights[inputs.labeled.labels.index("B-PER")] > weights[inputs.labeled.labels.index("O")]
+def tuning_data(home: Path, **changes) -> TuningData:
+    section = LabeledSection(train=[str(home / "train.conll")], dev=[str(home / "dev.conll")], **changes)
+    labeled = TAGGING.read(section)
+    given = find_given(StartSection(init=str(home / "encoder")), TAGGING.head)
+    return make_tuning_data(TAGGING, labeled, find_start(given, "", TAGGING.head, labeled, home, print), section)
 
 
-def test_all_pieces_learn_with_begin_going_on_as_inside(home, tmp_path, monkeypatch):
-    prepared = []
-    real = train_module.prepare
-    monkeypatch.setattr(train_module, "prepare", lambda *args: prepared.append(real(*args)) or prepared[-1])
-    assert run(home, tmp_path / "run", "data.pieces=all", "train.epochs=1") == 0
-    (inputs,) = prepared
-    labels = inputs.labeled.labels
-    for row, answer in zip(inputs.rows["train"], inputs.answers, strict=True):
-        words = row.words.tolist()
-        tags = [labels[index] for index in answer]
+def test_class_weights_favour_rare_labels_and_keep_the_mean(home):
+    data = tuning_data(home)
+    rows, labels = data.rows["train"], data.labeled.labels
+    weights = class_weights(rows, len(labels))
+    targets = torch.cat([torch.from_numpy(row.target_M) for row in rows])
+    assert weights[targets].mean() == pytest.approx(1.0, abs=1e-5)
+    assert weights[labels.index("B-PER")] > weights[labels.index("O")]
+
+
+def test_all_subwords_learn_with_inside_after_begin(home):
+    data = tuning_data(home, pieces="all")
+    for row in data.rows["train"]:
+        words = row.word_M.tolist()
+        tags = [data.labeled.labels[index] for index in row.target_M]
         assert len(words) == len(row.ids_L) - 2
         assert all(not tags[i].startswith("B-") for i in range(1, len(words)) if words[i] == words[i - 1])
+    assert len(data.rows["dev"][0].word_M) == len(data.labeled.dev[0].words)
 
 
 @pytest.mark.parametrize("task", ["pos", "chunking"])
@@ -256,9 +257,9 @@ def test_a_label_seen_only_in_dev_is_named_and_counts_as_a_mistake(home, tmp_pat
 def test_stray_insides_are_repaired_and_said(tmp_path):
     path = tmp_path / "x.conll"
     path.write_text("a\tB-PER\nb\tI-LOC\n\nc\tB-LOC\nd\tB-PER\n")
-    labeled = read_labeled("tagging", LabeledSection(train=[str(path)]))
+    labeled = TAGGING.read(LabeledSection(train=[str(path)]))
     assert labeled.train[0].tags == ["B-PER", "B-LOC"]
-    assert any("1 I- tags go on nothing" in note and f"{path}:2" in note for note in labeled.notes)
+    assert any("1 I- tags continue no span" in note and f"{path}:2" in note for note in labeled.notes)
     assert labeled.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
@@ -266,16 +267,16 @@ def test_a_slip_among_span_tags_is_named_and_makes_no_plain_tags_of_them(tmp_pat
     path = tmp_path / "x.conll"
     path.write_text("a\tB-PER\nb\tI-PER\nc\t0\n")
     with pytest.raises(ValueError, match=r"x\.conll:3: '0' is no span tag, but 2 others are; .*data\.scheme=plain"):
-        read_labeled("tagging", LabeledSection(train=[str(path)]))
-    assert read_labeled("tagging", LabeledSection(train=[str(path)], scheme="plain")).labels == ("0", "B-PER", "I-PER")
+        TAGGING.read(LabeledSection(train=[str(path)]))
+    assert TAGGING.read(LabeledSection(train=[str(path)], scheme="plain")).labels == ("0", "B-PER", "I-PER")
     path.write_text("a\tB-NP\nb\tNN\nc\tVB\n")
-    assert read_labeled("tagging", LabeledSection(train=[str(path)])).scheme == "plain"
+    assert TAGGING.read(LabeledSection(train=[str(path)])).settings["scheme"] == "plain"
 
 
 def test_a_share_of_the_sentences_is_always_the_same_and_grows(home):
     def sentences(share: float) -> set[str]:
         config = LabeledSection(train=[str(home / "train.conll")], train_share=share)
-        return {" ".join(sentence.words) for sentence in read_labeled("tagging", config).train}
+        return {" ".join(sentence.words) for sentence in TAGGING.read(config).train}
 
     assert sentences(0.2) <= sentences(0.5) <= sentences(1.0)
 
@@ -361,7 +362,7 @@ def test_labels_that_do_not_fit_the_head_are_refused_with_both_sizes(undisturbed
 
 
 def test_a_head_of_another_task_is_told_before_any_label_is_read(undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
+    monkeypatch.setattr("bertkit.finetune.tasks.classification.read_parts", lambda *_: pytest.fail("labels were read"))
     (tmp_path / "x.jsonl").write_text('{"text": "anna paints", "label": "art"}\n')
     changes = [f"data.train={tmp_path / 'x.jsonl'}", f"model.init={undisturbed}", f"run.dir={tmp_path / 'run'}"]
     with pytest.raises(ValueError, match=r"holds a TokenTagger, but .* or a SequenceClassifier is needed"):
@@ -371,7 +372,7 @@ def test_a_head_of_another_task_is_told_before_any_label_is_read(undisturbed, tm
 
 @pytest.mark.parametrize("key", ["init", "like"])
 def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_read(home, tmp_path, key, monkeypatch):
-    monkeypatch.setattr("bertkit.finetune.train.read_labeled", lambda *_: pytest.fail("labels were read"))
+    monkeypatch.setattr("bertkit.finetune.tasks.tagging.read_parts", lambda *_: pytest.fail("labels were read"))
     tokenizer = train_tokenizer(
         CorpusConfig(corpus=[str(home / "text.txt")]), TokenizerConfig(vocab_size=120), tmp_path / "odd"
     )

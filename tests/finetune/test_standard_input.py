@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from bertkit.finetune.predict import _chunks
-from bertkit.finetune.standard_input import StandardInput
+from bertkit.finetune.predict.standard_input import StandardInput
+from bertkit.finetune.predict.tagger import _chunks
 
 
 class Pipe:

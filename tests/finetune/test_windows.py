@@ -7,12 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.finetune.batches import by_length, collate
-from bertkit.finetune.windows import Encoded, Frame, WordEncoder, text_rows, window_starts, word_rows
+from bertkit.finetune.windows import (
+    Encoded,
+    RowForm,
+    WordEncoder,
+    window_starts,
+    windows_of_text,
+    windows_of_words,
+)
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
-FRAME = Frame(np.array([101]), np.array([102]))
+
+def form(max_length: int, **changes) -> RowForm:
+    return RowForm(np.array([101]), np.array([102]), max_length, **changes)
 
 
 def encoded(lengths) -> Encoded:
@@ -26,14 +35,14 @@ def encoded(lengths) -> Encoded:
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=80), st.integers(4, 40))
 def test_every_word_is_answered_once_at_its_first_piece(lengths, max_length):
     sentence = encoded(lengths)
-    rows = list(word_rows(sentence, 7, FRAME, max_length))
-    answered = np.concatenate([row.words for row in rows])
+    rows = list(windows_of_words(sentence, 7, form(max_length)))
+    answered = np.concatenate([row.word_M for row in rows])
     assert sorted(answered.tolist()) == list(range(len(lengths)))
     for row in rows:
         assert len(row.ids_L) <= max_length
         assert (row.ids_L[0], row.ids_L[-1], row.sentence) == (101, 102, 7)
-        assert (row.ids_L[row.places] == 1000 + sentence.first_W[row.words]).all()
-        assert (np.diff(row.places) > 0).all()
+        assert (row.ids_L[row.index_M] == 1000 + sentence.first_W[row.word_M]).all()
+        assert (np.diff(row.index_M) > 0).all()
 
 
 @given(st.integers(1, 500), st.integers(2, 40))
@@ -46,29 +55,29 @@ def test_windows_reach_from_the_first_piece_to_the_last_and_overlap_by_half(size
 
 
 def test_a_word_is_answered_where_it_has_most_context():
-    rows = list(word_rows(encoded([1] * 20), 0, Frame(np.zeros(0, int), np.zeros(0, int)), 8))
+    rows = list(windows_of_words(encoded([1] * 20), 0, RowForm(np.zeros(0, int), np.zeros(0, int), 8)))
     for row in rows:
-        for word, place in zip(row.words, row.places, strict=True):
+        for word, place in zip(row.word_M, row.index_M, strict=True):
             left = place if row.ids_L[0] != 1000 else 99
             right = len(row.ids_L) - 1 - place if row.ids_L[-1] != 1019 else 99
             assert min(left, right) >= 1, f"word {word} stands at the edge of its window"
 
 
 def test_ten_thousand_words_are_all_answered():
-    rows = list(word_rows(encoded([2] * 10_000), 0, FRAME, 128))
-    assert sum(len(row.words) for row in rows) == 10_000
+    rows = list(windows_of_words(encoded([2] * 10_000), 0, form(128)))
+    assert sum(len(row.word_M) for row in rows) == 10_000
 
 
 def test_all_pieces_can_be_asked_about():
-    (row,) = word_rows(encoded([2, 1]), 0, FRAME, 16, "all")
-    assert row.words.tolist() == [0, 0, 1]
-    assert row.places.tolist() == [1, 2, 3]
+    (row,) = windows_of_words(encoded([2, 1]), 0, form(16, all_subwords=True))
+    assert row.word_M.tolist() == [0, 0, 1]
+    assert row.index_M.tolist() == [1, 2, 3]
 
 
 def test_a_long_text_is_asked_about_in_every_window():
-    rows = list(text_rows(encoded([50]), 3, FRAME, 22))
+    rows = list(windows_of_text(encoded([50]), 3, form(22)))
     assert len(rows) > 1
-    assert all(row.places.tolist() == [0] and row.ids_L[0] == 101 for row in rows)
+    assert all(row.index_M.tolist() == [0] and row.ids_L[0] == 101 for row in rows)
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe"])
@@ -110,7 +119,7 @@ def test_special_tokens_in_the_text_are_ordinary_characters(tokenizer):
 
 
 def test_batches_hold_every_row_once_and_equal_lengths_side_by_side():
-    rows = [row for i, size in enumerate([5, 3, 5, 9, 3]) for row in word_rows(encoded([1] * size), i, FRAME, 32)]
+    rows = [row for i, size in enumerate([5, 3, 5, 9, 3]) for row in windows_of_words(encoded([1] * size), i, form(32))]
     chosen = list(by_length(rows, max_tokens=14))
     order = [index for batch in chosen for index in batch]
     assert sorted(order) == list(range(5))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.data import read_labeled
+from bertkit.finetune.tasks.tagging import TAGGING
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.tagged import read_labeled_texts, read_tagged
 from data_pipelines.text.config import CorpusConfig
@@ -89,7 +89,7 @@ def test_any_lines_are_labeled_data_or_refused(folder, content, scheme):
         path = str(write(folder / name, content))
 
         def read(path=path) -> None:
-            found = read_labeled("tagging", LabeledSection(train=[path], scheme=scheme))
+            found = TAGGING.read(LabeledSection(train=[path], scheme=scheme))
             assert all(len(sentence.words) == len(sentence.tags or ()) for sentence in found.train)
 
         complaint = refused(read)

@@ -17,7 +17,7 @@ ENTRIES = {
     "cpu": "from bertkit.cpu import make_ready as start",
     "pretrain and finetune": "from bertkit.run.start import start_run; start = start_run(None, None).__enter__",
     "fill": "from bertkit.evaluate.fill import FillMask; start = lambda: FillMask('no such folder')",
-    "tag": "from bertkit.finetune.predict import Tagger; start = lambda: Tagger('no such folder')",
+    "tag": "from bertkit.finetune.predict.tagger import Tagger; start = lambda: Tagger('no such folder')",
     "evaluate": (
         "from bertkit.evaluate.folder import evaluate_folder; "
         "start = lambda: evaluate_folder('no such folder', [], None)"

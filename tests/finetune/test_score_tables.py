@@ -2,16 +2,17 @@
 
 import pytest
 
-from bertkit.finetune.looking import print_results, score_sentence
+from bertkit.finetune.score_tables import print_results, score_line
+from bertkit.finetune.tasks import TASKS
 
 TYPE = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "gold": 4}
 SPANS = {"f1": 0.5, "precision": 0.4, "recall": 0.6, "strict": {"f1": 0.3}, "accuracy": 0.9}
 WORST = {"place": "dev.conll:7", "words": ["anna", "sings"], "gold": ["B-PER", "O"], "predicted": ["O", "O"]}
 
 
-def found(seed: int, **changes) -> dict:
-    dev = SPANS | {"types": {"PER": TYPE}, "confusions": [["B-PER", "O", 1234]], "worst": [WORST]}
-    return {"seed": seed, "step": 30, "dev": dev | changes}
+def found(seed: int, scores: dict = SPANS | {"types": {"PER": TYPE}}, **changes) -> dict:
+    mistakes = {"confusions": [["B-PER", "O", 1234]], "worst": [WORST]}
+    return {"seed": seed, "step": 30, "dev": scores | mistakes | changes}
 
 
 def results(*seeds: dict, score: str = "f1", task: str = "tagging") -> dict:
@@ -22,7 +23,7 @@ def results(*seeds: dict, score: str = "f1", task: str = "tagging") -> dict:
 
 
 def shown(capsys, values: dict) -> str:
-    print_results(values)
+    print_results(TASKS[values["task"]], values)
     return capsys.readouterr().out
 
 
@@ -47,9 +48,9 @@ def test_mistakes_are_shown_as_counts_and_word_by_word(capsys):
 
 
 def test_texts_with_a_label_are_not_called_words(capsys):
-    plain = {"accuracy": 0.8, "macro_f1": 0.7, "types": {}, "tags": {"sport": TYPE}}
+    plain = {"accuracy": 0.8, "macro_f1": 0.7, "tags": {"sport": TYPE}}
     worst = WORST | {"words": ["anna sings"], "gold": ["music"], "predicted": ["sport"]}
-    seed = found(0, worst=[worst], **plain)
+    seed = found(0, plain, worst=[worst])
     text = shown(capsys, results(seed, score="accuracy", task="classification"))
     assert "word" not in text
     lines = text.splitlines()
@@ -68,23 +69,24 @@ def test_text_of_files_is_neither_markup_nor_control_code(capsys):
 
 
 def test_plain_tags_have_accuracy_macro_f1_and_unknown_words(capsys):
-    plain = {"accuracy": 0.8, "macro_f1": 0.7, "unknown": {"share": 0.1, "accuracy": 0.6}, "types": {}}
-    text = shown(capsys, results(found(0, tags={"NOUN": TYPE}, **plain), score="accuracy"))
+    plain = {"accuracy": 0.8, "macro_f1": 0.7, "unknown": {"share": 0.1, "accuracy": 0.6}}
+    text = shown(capsys, results(found(0, plain | {"tags": {"NOUN": TYPE}}), score="accuracy"))
     assert "macro-F1" in text
     assert "unknown words" in text
     assert "NOUN" in text
 
 
 @pytest.mark.parametrize(
-    ("scores", "sentence"),
+    ("task", "scores", "line"),
     [
-        (SPANS, "F1 50.00% (precision 40.00%, recall 60.00%), strict 30.00%, words 90.00%"),
-        ({"accuracy": 0.8, "macro_f1": 0.7}, "accuracy 80.00%, macro-F1 70.00%"),
+        ("tagging", SPANS, "precision 40.00%, recall 60.00%, F1 50.00%, strict F1 30.00%, accuracy 90.00%"),
+        ("classification", {"accuracy": 0.8, "macro_f1": 0.7}, "accuracy 80.00%, macro-F1 70.00%"),
         (
+            "tagging",
             {"accuracy": 0.8, "macro_f1": 0.7, "unknown": {"share": 0.1, "accuracy": 0.6}},
-            "accuracy 80.00%, macro-F1 70.00%; unknown words (10.0% of all) 60.00%",
+            "accuracy 80.00%, macro-F1 70.00%, unknown words 60.00%",
         ),
     ],
 )
-def test_an_evaluation_is_one_line(scores, sentence):
-    assert score_sentence(30, "dev", scores) == f"step 30  dev: {sentence}"
+def test_an_evaluation_is_one_line(task, scores, line):
+    assert score_line(TASKS[task], scores) == line

@@ -1,0 +1,114 @@
+"""A fine-tuned folder, ready to tag: text or words to one tag a word, or to whatever the folder's task gives."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertkit.finetune.batches import asking
+from bertkit.finetune.card import SETTINGS
+from bertkit.finetune.tasks import TASKS
+from bertkit.finetune.tasks.task import Task
+from bertkit.finetune.windows import RowForm, WordEncoder
+from bertkit.hf.folder import resolve
+from bertkit.hf.matching import check_vocabulary
+from bertkit.hf.models import load_with_head
+from data_pipelines.labels.tagged import Sentence
+from data_pipelines.vocab.tokenizer import load_tokenizer
+
+_CHUNK_SENTENCES, _CHUNK_CHARS = 1024, 1 << 20
+"""What is held at once of a stream: enough for batches of equal length, little enough to stay small."""
+_USUAL_LENGTH = 512
+"""Longest window for folders that do not say how long theirs were."""
+
+
+class Tagger:
+    """`Tagger.load(folder).tag("Some text.")`"""
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "cpu") -> "Tagger":
+        """Open a run of `bertkit finetune`, its export, or a Hugging Face folder with a classifier."""
+        return cls(folder, device)
+
+    def __init__(self, folder: str | Path, device: str = "cpu"):
+        # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
+        torch.set_flush_denormal(True)
+        path = resolve(folder)
+        settings = _settings(path)
+        tasks = _tasks_by_head(settings, path)
+        model = load_with_head(path, *tasks, remedy="fine-tune it first")
+        self.task = tasks[model.kind]
+        tokenizer = load_tokenizer(path)
+        check_vocabulary(tokenizer, model.config.vocab_size, path)
+        self.labels = model.labels
+        self._read = _reader(self.task, settings, path)
+        self._encode = WordEncoder(tokenizer)
+        length = settings.get("max_length", _USUAL_LENGTH)
+        self._form = RowForm.of(tokenizer, min(length, model.config.max_position_embeddings))
+        self._ask = asking(model.to(device).target_logits, device)
+
+    def tag(self, given: Any) -> Any:
+        """Tag a text, split into words as the training data was, or words that are split already."""
+        (result,) = self.tag_all([given])
+        return result
+
+    def tag_all(
+        self,
+        given: Iterable[Any],
+        chunk: int = _CHUNK_SENTENCES,
+        must_wait: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Any]:
+        """Tag many, lazily and in order; `chunk` sentences at most are computed together, and fewer where the next one
+        must be waited for."""
+        for held in _chunks(given, chunk, must_wait):
+            sentences = [self._read(one) for one in held]
+            rows = self.task.rows(sentences, self._encode, self._form)
+            predictions = self.task.predict(self._ask, sentences, rows, self.labels)
+            for sentence, prediction in zip(sentences, predictions, strict=True):
+                yield self.task.result(sentence, *prediction)
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """What the folder says of its training data: nothing in folders of other makers."""
+    file = path / SETTINGS
+    if not file.is_file():
+        return {}
+    try:
+        values = json.loads(file.read_bytes())
+        return {**values, "max_length": int(values["max_length"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
+
+
+def _tasks_by_head(settings: dict[str, Any], path: Path) -> dict[str, Task]:
+    """The task that the folder names; where it names none, the first task for each kind of head."""
+    named = settings.get("task")
+    if named is not None and named not in TASKS:
+        raise ValueError(f"{path} is of a task {named!r} that nobody added; name its module with --plugin MODULE")
+    tasks: dict[str, Task] = {}
+    for name in TASKS if named is None else [named]:
+        tasks.setdefault(TASKS[name].head, TASKS[name])
+    return tasks
+
+
+def _reader(task: Task, settings: dict[str, Any], path: Path) -> Callable[[Any], Sentence]:
+    try:
+        return task.reader(settings)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path / SETTINGS} is not what bertkit wrote there: {error!r}") from None
+
+
+def _chunks(given: Iterable[Any], most: int, must_wait: Callable[[], bool]) -> Iterator[list[Any]]:
+    """As many sentences as may be held at once, of long ones fewer."""
+    held: list[Any] = []
+    size = 0
+    for one in given:
+        held.append(one)
+        size += len(one) if isinstance(one, str) else sum(map(len, one))
+        if len(held) >= most or size >= _CHUNK_CHARS or must_wait():
+            yield held
+            held, size = [], 0
+    if held:
+        yield held

@@ -1,0 +1,119 @@
+"""Words with their tags: what a tagger gives back, and how it is printed."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bertkit.terminal import printable
+from data_pipelines.labels.schemes import OUTSIDE, parse, spans_of
+from data_pipelines.labels.tagged import Sentence
+
+_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+class TaggedSpan(NamedTuple):
+    kind: str
+    start: int
+    """First word."""
+    end: int
+    """The word after the last."""
+    text: str
+    confidence: float
+    """That of its least certain word."""
+    offsets: tuple[int, int] | None
+    """Place in the text, where there was a text."""
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """Words with their tags. Of a text classifier: the whole text as one word, its label as the tag."""
+
+    words: list[str]
+    tags: list[str]
+    confidences: list[float]
+    """Probability of each tag."""
+    text: str | None = None
+    offsets: list[tuple[int, int]] | None = None
+    """Place of each word in the text."""
+
+    @classmethod
+    def of(cls, sentence: Sentence, tags: list[str], confidences: list[float]) -> "Tagging":
+        return cls(sentence.words, tags, confidences, sentence.text, sentence.offsets)
+
+    @property
+    def spans(self) -> list[TaggedSpan]:
+        """What the tags mark, in the reading of conlleval; nothing where tags are plain."""
+        if any(parse(tag) is None for tag in self.tags):
+            return []
+        return [self._span(kind, start, end) for kind, start, end in spans_of(self.tags)]
+
+    def to_json(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"words": self.words, "tags": self.tags}
+        values["confidences"] = [round(confidence, 4) for confidence in self.confidences]
+        if self.text is not None:
+            values = {"text": self.text, **values, "offsets": self.offsets}
+        values["spans"] = [
+            {
+                "label": span.kind,
+                "words": [span.start, span.end],
+                "text": span.text,
+                "confidence": round(span.confidence, 4),
+                **({} if span.offsets is None else {"start": span.offsets[0], "end": span.offsets[1]}),
+            }
+            for span in self.spans
+        ]
+        return values
+
+    def _span(self, kind: str, start: int, end: int) -> TaggedSpan:
+        text, offsets = " ".join(self.words[start:end]), None
+        if self.text is not None and self.offsets is not None:
+            offsets = self.offsets[start][0], self.offsets[end - 1][1]
+            text = self.text[slice(*offsets)]
+        return TaggedSpan(kind, start, end, text, min(self.confidences[start:end]), offsets)
+
+
+def write_columns(taggings: Iterable[Tagging]) -> None:
+    """CoNLL: a word and its tag a line, a blank line after each sentence."""
+    for tagging in taggings:
+        print("".join(map(_column_line, tagging.words, tagging.tags)))
+
+
+def write_json(results: Iterable[Any]) -> None:
+    """JSON Lines, whatever the results are, by their `to_json`."""
+    for result in results:
+        print(json.dumps(result.to_json(), ensure_ascii=False))
+
+
+def write_view(taggings: Iterable[Tagging]) -> None:
+    """Text with its spans in colour, the kind behind each; plain tags behind every word."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    colors: dict[str, str] = {}
+
+    def color(kind: str) -> str:
+        return colors.setdefault(kind, _COLORS[len(colors) % len(_COLORS)])
+
+    for tagging in taggings:
+        spans = tagging.spans
+        span_of = {index: span for span in spans for index in range(span.start, span.end)}
+        text = Text()
+        for index, (word, tag) in enumerate(zip(tagging.words, tagging.tags, strict=True)):
+            span = span_of.get(index)
+            text.append(" " if index else "")
+            text.append(printable(word), style=color(span.kind) if span else "")
+            if span and index == span.end - 1:
+                text.append(f" {printable(span.kind)}", style=f"dim {color(span.kind)}")
+            elif not spans and tag != OUTSIDE:
+                text.append(f" {printable(tag)}", style=f"dim {color(tag)}")
+        console.print(text)
+
+
+OUTPUTS = {"conll": write_columns, "jsonl": write_json, "view": write_view}
+
+
+def _column_line(word: str, tag: str) -> str:
+    """One word a line, always: what would break the line or the columns becomes a space."""
+    return f"{' '.join(word.splitlines() or ['']).replace(chr(9), ' ')}\t{tag}\n"

@@ -1,0 +1,17 @@
+"""The fine-tuning tasks: one file and one row each."""
+
+from typing import TYPE_CHECKING
+
+from data_pipelines.table import Table
+
+if TYPE_CHECKING:
+    from bertkit.finetune.tasks.task import Task
+
+TASKS: "Table[Task]" = Table(
+    "task",
+    {
+        "tagging": "bertkit.finetune.tasks.tagging:TAGGING",
+        "classification": "bertkit.finetune.tasks.classification:CLASSIFICATION",
+    },
+)
+"""By the name that a recipe's key `task` gives."""

@@ -1,0 +1,59 @@
+"""One label for each text: topic, language, sentiment."""
+
+from collections.abc import Sequence
+
+from bertkit.config.finetune import LabeledSection
+from bertkit.finetune.answers import predict_labels
+from bertkit.finetune.baselines import majority_tags
+from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.metrics import gold_tags, word_scores
+from bertkit.finetune.mistakes import label_mistakes
+from bertkit.finetune.predict.inputs import json_inputs, text_inputs
+from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
+from bertkit.finetune.tasks.task import Column, Scores, Task
+from bertkit.finetune.windows import label_targets, text_rows
+from data_pipelines.labels.tagged import Sentence, read_labeled_texts
+
+
+def _read(config: LabeledSection) -> Labeled:
+    parts = read_parts(read_labeled_texts, config)
+    labels = sorted({tag for text in parts["train"] for tag in text.tags or ()})
+    return make_labeled(parts, labels, unlearnable(parts, labels), config.train_share)
+
+
+def _score(labeled: Labeled, texts: Sequence[Sentence], predicted: list[list[str]]) -> Scores:
+    return word_scores(gold_tags(texts), predicted).to_json()
+
+
+def _text(given: str | Sequence[str]) -> Sentence:
+    """A text is a sentence of one word."""
+    if isinstance(given, str):
+        return Sentence([given], None, "", [], given, [(0, len(given))])
+    if len(given) != 1:
+        raise ValueError("this model gives a label to a text; give it a text, not words")
+    return Sentence(list(given), None, "", [])
+
+
+CLASSIFICATION = Task(
+    unit="text",
+    examples="texts",
+    pipeline="text-classification",
+    columns=(
+        Column("accuracy", "accuracy", "Share of the dev texts whose label is right."),
+        Column("macro_f1", "macro-F1"),
+    ),
+    names={"words": "texts", "tags": "By label"},
+    read=_read,
+    head="classifier",
+    rows=text_rows,
+    targets=label_targets,
+    predict=predict_labels,
+    score=_score,
+    deciding=lambda labeled: "accuracy",
+    baselines=lambda labeled, texts: {"majority tag": majority_tags(labeled.train, texts)},
+    mistakes=label_mistakes,
+    reader=lambda settings: _text,
+    result=Tagging.of,
+    inputs={"text": text_inputs, "jsonl": json_inputs},
+    outputs=OUTPUTS,
+)

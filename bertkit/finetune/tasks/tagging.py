@@ -1,0 +1,158 @@
+"""One tag for each word: spans such as names and phrases, or plain tags such as parts of speech."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bertkit.config.finetune import LabeledSection
+from bertkit.finetune.answers import predict_labels
+from bertkit.finetune.baselines import majority_tags, word_tags
+from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.metrics import gold_tags, span_scores, unknown_word_scores, word_scores
+from bertkit.finetune.mistakes import label_mistakes
+from bertkit.finetune.predict.inputs import column_inputs, conllu_inputs, json_inputs, text_inputs
+from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
+from bertkit.finetune.tasks.task import Column, Scores, Task
+from bertkit.finetune.windows import label_targets, word_rows
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
+from data_pipelines.labels.tagged import SPAN_RULE, Sentence, read_tagged
+from data_pipelines.labels.word_splitting import SplitRule, WordSplitter, learn_rule
+
+
+def _read(config: LabeledSection) -> Labeled:
+    """Training, dev and test sentences, with their tags in one scheme: plain ones as they are, spans in IOB2."""
+    parts = read_parts(read_tagged, config)
+    scheme, notes = _scheme(config, [sentence for sentences in parts.values() for sentence in sentences])
+    if scheme != "plain":
+        parts = {
+            name: [sentence._replace(tags=to_iob2(sentence.tags or ())) for sentence in sentences]
+            for name, sentences in parts.items()
+        }
+    labels = _labels(parts["train"], scheme)
+    labeled = make_labeled(parts, labels, [*notes, *unlearnable(parts, labels)], config.train_share)
+    return labeled._replace(settings={"scheme": scheme, "split": _split_rule(labeled.train).to_json()})
+
+
+def _scheme(config: TaggedConfig, sentences: list[Sentence]) -> tuple[Scheme, list[str]]:
+    """How the files write their tags, and notes on it."""
+    auto = config.scheme == "auto"
+    scheme = recognise(sentence.tags or () for sentence in sentences) if config.scheme == "auto" else config.scheme
+    if scheme == "plain":
+        if auto:
+            _refuse_broken_spans(sentences)
+        return scheme, ["tags: plain, one a word" + (", recognised" if auto else "")]
+    for sentence in sentences:
+        for index, tag in enumerate(sentence.tags or ()):
+            if parse(tag) is None:
+                raise ValueError(f"{sentence.place(index)}: {tag!r} is no tag of the scheme {scheme} (data.scheme)")
+    how = "recognised as" if auto else "read as"
+    notes = [f"tags: {how} {scheme.upper()}" + ("" if scheme == "iob2" else ", converted to IOB2")]
+    if scheme == "iob2":
+        strays = [sentence.place(index) for sentence in sentences for index in stray_insides(sentence.tags or ())]
+        if strays:
+            notes.append(f"{len(strays)} I- tags continue no span and were read as B-, the first in {strays[0]}")
+    return scheme, notes
+
+
+def _refuse_broken_spans(sentences: list[Sentence]) -> None:
+    """One slip must not turn all span tags into plain ones, which would be learnt and scored as something else."""
+    spans, odd = 0, []
+    for sentence in sentences:
+        for index, tag in enumerate(sentence.tags or ()):
+            spans += tag.startswith(("B-", "I-"))
+            if parse(tag) is None:
+                odd.append(f"{sentence.place(index)}: {tag!r}")
+    if odd and len(odd) < spans:
+        raise ValueError(
+            f"{odd[0]} is no span tag, but {spans:,} others are; mend it, or take all tags as they are with "
+            "data.scheme=plain"
+        )
+
+
+def _labels(train: list[Sentence], scheme: Scheme) -> list[str]:
+    """Sorted, O first; a kind of span always has both of its tags."""
+    found = {tag for sentence in train for tag in sentence.tags or ()}
+    if scheme == "plain":
+        return sorted(found)
+    kinds = sorted({tag[1:] for tag in found if tag != OUTSIDE})
+    return [OUTSIDE, *(f"{prefix}{kind}" for kind in kinds for prefix in "BI")]
+
+
+def _split_rule(train: list[Sentence]) -> SplitRule:
+    """How the text of the data is split into words: raw text must be split alike."""
+    if any(sentence.offsets is not None for sentence in train):
+        return SPAN_RULE
+    return learn_rule((sentence.words, sentence.text) for sentence in train)
+
+
+def _has_spans(labeled: Labeled) -> bool:
+    return labeled.settings["scheme"] != "plain"
+
+
+def _score(labeled: Labeled, sentences: Sequence[Sentence], predicted: list[list[str]]) -> Scores:
+    """Spans in both readings, or plain tags with the unknown words apart."""
+    gold = gold_tags(sentences)
+    words = word_scores(gold, predicted)
+    if _has_spans(labeled):
+        lenient, strict = span_scores(gold, predicted), span_scores(gold, predicted, strict=True)
+        return {**lenient.to_json(), "strict": strict.to_json(), "accuracy": words.accuracy}
+    known = {word for sentence in labeled.train for word in sentence.words}
+    unknown = unknown_word_scores(gold, predicted, [sentence.words for sentence in sentences], known)
+    return {**words.to_json(), "unknown": unknown}
+
+
+def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, list[list[str]]]:
+    return {
+        "majority tag": majority_tags(labeled.train, sentences),
+        "most frequent tag of the word": word_tags(labeled.train, sentences),
+    }
+
+
+def _reader(settings: dict[str, Any]) -> Callable[[str | Sequence[str]], Sentence]:
+    """Text is split as the training data was, in folders of other makers as usual; words are taken as they are."""
+    rule = settings.get("split")
+    splitter = WordSplitter(SplitRule() if rule is None else SplitRule.from_json(rule))
+
+    def read(given: str | Sequence[str]) -> Sentence:
+        if not isinstance(given, str):
+            return Sentence(list(given), None, "", [])
+        offsets = splitter.places(given)
+        return Sentence([given[start:end] for start, end in offsets], None, "", [], given, offsets)
+
+    return read
+
+
+TAGGING = Task(
+    unit="word",
+    examples="sentences",
+    pipeline="token-classification",
+    columns=(
+        Column("precision", "precision"),
+        Column("recall", "recall"),
+        Column("f1", "F1", "Of the dev spans."),
+        Column("strict.f1", "strict F1"),
+        Column("accuracy", "accuracy", "Share of the dev words whose tag is right."),
+        Column("macro_f1", "macro-F1"),
+        Column("unknown.accuracy", "unknown words"),
+    ),
+    names={
+        "unknown": "Unknown words, those that no training sentence has (share: of all words)",
+        "tags": "By tag",
+        "types": "By kind of span",
+        "strict": "Strict: spans written by the rules of the scheme",
+        "strict, types": "Strict, by kind of span",
+    },
+    read=_read,
+    head="tagger",
+    rows=word_rows,
+    targets=label_targets,
+    predict=predict_labels,
+    score=_score,
+    deciding=lambda labeled: "f1" if _has_spans(labeled) else "accuracy",
+    baselines=_baselines,
+    mistakes=label_mistakes,
+    reader=_reader,
+    result=Tagging.of,
+    inputs={"text": text_inputs, "conll": column_inputs, "conllu": conllu_inputs, "jsonl": json_inputs},
+    outputs=OUTPUTS,
+)

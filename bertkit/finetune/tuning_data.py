@@ -1,0 +1,68 @@
+"""Labeled sentences and a start to the rows on which all seeds train and are scored, and the number of steps."""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from accelerate import Accelerator
+
+from bertkit.config.finetune import LabeledSection, TuneSection
+from bertkit.finetune.labeled import Labeled
+from bertkit.finetune.start import Start
+from bertkit.finetune.tasks.task import Task
+from bertkit.finetune.windows import Row, RowForm, WordEncoder
+from bertkit.run.folder import read_facts, write_facts
+from bertkit.run.ranks import agree_on
+from data_pipelines.labels.tagged import Sentence
+
+
+class TuningData(NamedTuple):
+    """What the trainings of all seeds share."""
+
+    task: Task
+    labeled: Labeled
+    start: Start
+    form: RowForm
+    rows: dict[str, list[Row]]
+    """Of train, dev and test."""
+
+    def sentences(self, part: str) -> list[Sentence]:
+        return getattr(self.labeled, part)
+
+
+class Steps(NamedTuple):
+    """How a run goes through its rows: fixed when it begins."""
+
+    batch: int
+    total: int
+
+
+def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: LabeledSection) -> TuningData:
+    """Words to subwords to rows, once for all seeds."""
+    encode = WordEncoder(start.tokenizer)
+    form = RowForm.of(start.tokenizer, min(section.max_length, start.config.max_position_embeddings))
+    learnt = form._replace(all_subwords=section.pieces == "all")
+    number = {label: index for index, label in enumerate(labeled.labels)}
+    rows = {
+        "train": [
+            row._replace(target_M=task.targets(row, labeled.train[row.sentence], number))
+            for row in task.rows(labeled.train, encode, learnt)
+        ],
+        "dev": task.rows(labeled.dev, encode, form),
+        "test": task.rows(labeled.test, encode, form),
+    }
+    return TuningData(task, labeled, start, form, rows)
+
+
+def fix_steps(folder: Path, data: TuningData, section: TuneSection, accelerator: Accelerator) -> Steps:
+    """The steps that the run's folder tells of; a new run counts them and writes them there."""
+    facts = agree_on(accelerator, read_facts(folder))
+    if facts is None:
+        num_rows, ranks = len(data.rows["train"]), accelerator.num_processes
+        # A step of more rows than there are would show one sentence twice; few sentences make small steps.
+        batch = min(section.global_batch, math.ceil(num_rows / ranks) * ranks)
+        total = math.ceil(section.epochs * num_rows / batch)
+        facts = {**data.start.facts(data.labeled), "batch": batch, "total_steps": total}
+        if accelerator.is_main_process:
+            write_facts(folder, facts)
+    return Steps(int(facts["batch"]), int(facts["total_steps"]))
