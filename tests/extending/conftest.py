@@ -22,17 +22,26 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture
 def bertkit(tmp_path: Path) -> Callable[..., str]:
-    """Runs `bertkit ARGV --plugin TOY` to its end; what it said leaves."""
+    """Runs `bertkit ARGV --plugin TOY` to its end, from the folder of toys; what it said leaves."""
 
-    def run(toy: str, *argv: str, ranks: int = 1, workers: str = "fork", fails: bool = False) -> str:
+    def run(
+        toy: str,
+        *argv: str,
+        ranks: int = 1,
+        workers: str = "fork",
+        before: Callable[[], None] | None = None,
+        exits: int = 0,
+    ) -> str:
         plugin = ["--plugin", toy] if toy else []
-        done = start([*argv, *plugin], log=tmp_path / "log", ranks=ranks, before=partial(_begin, workers))
-        assert done.wait() == [2 if fails else 0] * ranks, done.said()
+        done = start([*argv, *plugin], log=tmp_path / "log", ranks=ranks, before=partial(_begin, workers, before))
+        assert done.wait() == [exits] * ranks, done.said()
         return done.said()
 
     return run
 
 
-def _begin(workers: str) -> None:
+def _begin(workers: str, then: Callable[[], None] | None) -> None:
     os.chdir(TOYS)
     multiprocessing.set_start_method(workers, force=True)
+    if then is not None:
+        then()

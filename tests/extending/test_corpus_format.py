@@ -34,4 +34,4 @@ def test_what_it_leaves_out_is_not_learned(bertkit, tmp_path):
 
 def test_without_the_plugin_the_folder_holds_no_text(bertkit, tmp_path):
     home = Home(write_subtitles(tmp_path / "films"), tmp_path / "cache")
-    assert str(tmp_path / "films") in bertkit("", *home.argv(tmp_path / "run"), fails=True)
+    assert str(tmp_path / "films") in bertkit("", *home.argv(tmp_path / "run"), exits=2)

@@ -29,6 +29,6 @@ def test_every_rank_has_it(bertkit, home, tmp_path):
 
 
 def test_without_the_plugin_the_name_is_refused(bertkit, home, tmp_path):
-    said = bertkit("", *home.argv(tmp_path / "run", "mask.unit=pair"), fails=True)
+    said = bertkit("", *home.argv(tmp_path / "run", "mask.unit=pair"), exits=2)
     assert "mask.unit" in said
     assert "'pair'" in said
