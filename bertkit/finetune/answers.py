@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bertkit.finetune.windows import Row
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 
 def majority_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from bertkit.config.finetune import LabeledSection
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.digest import text_hash
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}

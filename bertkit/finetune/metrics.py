@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_pipelines.labels.schemes import Reading, spans_of
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 Tags = Sequence[Sequence[str]]
 """A list of tags for each sentence."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertkit.finetune.metrics import Tags, gold_tags
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 _LONGEST_SHOWN = 60
 

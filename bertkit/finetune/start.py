@@ -17,7 +17,7 @@ from bertkit.model.config import EncoderConfig
 from bertkit.model.heads import HEADS, ModelWithHead
 from bertkit.run.lock import locked
 from data_pipelines import durable
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 from data_pipelines.masks.keyed import fold
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig

@@ -13,7 +13,7 @@ from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import Row, RowForm, WordEncoder
 from bertkit.run.folder import read_facts, write_facts
 from bertkit.run.ranks import agree_on
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 
 class TuningData(NamedTuple):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data_pipelines.labels.schemes import inside_of
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import Tokenizer
 
 _MAX_KNOWN, _LONGEST_KNOWN = 1 << 17, 64

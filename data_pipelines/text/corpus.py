@@ -10,7 +10,7 @@ from typing import NamedTuple
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.digest import file_hash, text_hash
 from data_pipelines.text.hub import hub_revision, read_hub
-from data_pipelines.text.readers import ALIASES, MAX_CHARS, READERS, Piece, reader_of
+from data_pipelines.text.readers import MAX_CHARS, READERS, Piece, reader_of
 
 _HASHED_CHARS = MAX_CHARS // 8
 
@@ -151,10 +151,7 @@ def _expand(pattern: str) -> list[str]:
     if path.is_dir():
         found = sorted(str(file) for file in path.rglob("*") if file.is_file() and reader_of(file, exact=True))
         if not found:
-            raise ValueError(
-                f"the folder {pattern} holds no {' '.join(READERS)} file "
-                f"(nor {' '.join(ALIASES)}, nor one of them as .gz)"
-            )
+            raise ValueError(f"the folder {pattern} holds no {' '.join(READERS)} file (nor one of them as .gz)")
         return found
     if path.exists():
         raise ValueError(f"{pattern} is neither file nor folder; a corpus is read more than once, so save it as a file")

@@ -197,7 +197,7 @@ def test_json_lines_have_many_names(tmp_path, name):
 @pytest.mark.parametrize("name", [*(f"a{suffix}" for suffix in sorted(NOT_TEXT)), "a.tar.gz", "a.PDF"])
 def test_what_is_surely_no_text_is_refused(tmp_path, name):
     (tmp_path / name).write_text("text")
-    with pytest.raises(ValueError, match=r"\.txt \.jsonl \.csv \.parquet \.json \.ndjson"):
+    with pytest.raises(ValueError, match=r"\.txt \.jsonl .*\.parquet"):
         find_sources(CorpusConfig(corpus=[str(tmp_path / name)]))
 
 

@@ -7,7 +7,7 @@ from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.mistakes import label_mistakes
 from bertkit.finetune.tasks.classification import CLASSIFICATION
 from bertkit.finetune.tasks.tagging import TAGGING
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 SPANS = "anna\tB-PER\nmeets\tO\nboris\tB-PER\n\nrome\tB-LOC\n"
 PLAIN = "anna\tNOUN\nmeets\tVERB\nboris\tNOUN\n\nit\tPRON\nmeets\tVERB\nmeets\tNOUN\n"

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import cpu_seconds
 
-from data_pipelines.text import readers
+from data_pipelines.text import lines, readers
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.hub import read_hub
-from data_pipelines.text.readers import BLOCK_BYTES, MAX_CHARS, read_text, reader_of
+from data_pipelines.text.lines import BLOCK_BYTES
+from data_pipelines.text.readers import MAX_CHARS, read_text, reader_of
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
@@ -163,7 +164,7 @@ def test_block_borders_do_not_show(tmp_path_factory, characters, block_bytes):
 
     expected = words("blank-line"), words("line")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "BLOCK_BYTES", block_bytes)
+        patch.setattr(lines, "BLOCK_BYTES", block_bytes)
         assert (words("blank-line"), words("line")) == expected
 
 
@@ -225,9 +226,9 @@ def test_a_document_that_begins_with_blanks_still_begins(tmp_path):
 
 @pytest.mark.parametrize("junk", [b"\x80", b"\r", b"x", "北".encode()])
 def test_junk_without_end_is_never_held_at_once(tmp_path, monkeypatch, junk):
-    monkeypatch.setattr(readers, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 1000)
     data = junk * (100_000 // len(junk))
-    blocks = [block for block, _ in readers._blocks(io.BytesIO(data), tmp_path, cut_long=True)]
+    blocks = [block for block, _ in lines._blocks(io.BytesIO(data), tmp_path, cut_long=True)]
     assert b"".join(blocks) == data
     assert max(map(len, blocks)) <= 4000
 

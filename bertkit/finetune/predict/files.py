@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from bertkit.finetune.predict.standard_input import NAME, StandardInput
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.terminal import Update, progress_bar
-from data_pipelines.text.readers import read_lines
+from data_pipelines.text.lines import read_lines
 
 Value = TypeVar("Value")
 

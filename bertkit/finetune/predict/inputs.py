@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.tagged import json_records, read_columns, read_conllu
-from data_pipelines.text.readers import Line
+from data_pipelines.labels.formats.conll import read_columns
+from data_pipelines.labels.formats.conllu import read_conllu
+from data_pipelines.labels.formats.json_lines import json_records
+from data_pipelines.text.lines import Line
 
 
 def text_inputs(lines: Iterable[Line], source: str) -> Iterator[str]:

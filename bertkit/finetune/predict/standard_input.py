@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from data_pipelines.text.readers import Line
+from data_pipelines.text.lines import Line
 
 NAME = "standard input"
 _AT_ONCE = 1 << 16

@@ -15,7 +15,7 @@ from bertkit.finetune.windows import RowForm, WordEncoder
 from bertkit.hf.folder import resolve
 from bertkit.hf.matching import check_vocabulary
 from bertkit.hf.models import load_with_head
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
 _CHUNK_SENTENCES, _CHUNK_CHARS = 1024, 1 << 20

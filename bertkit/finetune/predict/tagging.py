@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bertkit.terminal import printable
 from data_pipelines.labels.schemes import OUTSIDE, parse, spans_of
-from data_pipelines.labels.tagged import Sentence
+from data_pipelines.labels.sentence import Sentence
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 

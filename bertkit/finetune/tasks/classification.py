@@ -12,7 +12,8 @@ from bertkit.finetune.predict.inputs import json_inputs, text_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, text_rows
-from data_pipelines.labels.tagged import Sentence, read_labeled_texts
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.tagged import read_labeled_texts
 
 
 def _read(config: LabeledSection) -> Labeled:

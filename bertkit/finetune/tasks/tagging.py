@@ -14,8 +14,10 @@ from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, word_rows
 from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.records import SPAN_RULE
 from data_pipelines.labels.schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
-from data_pipelines.labels.tagged import SPAN_RULE, Sentence, read_tagged
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.tagged import read_tagged
 from data_pipelines.labels.word_splitting import SplitRule, WordSplitter, learn_rule
 
 

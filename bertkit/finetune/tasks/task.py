@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.windows import Row, RowForm, WordEncoder
-from data_pipelines.labels.tagged import Sentence
-from data_pipelines.text.readers import Line
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.text.lines import Line
 
 if TYPE_CHECKING:
     from torch import Tensor

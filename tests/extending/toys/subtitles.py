@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.readers import READERS, Piece, read_lines
+from data_pipelines.text.lines import read_lines
+from data_pipelines.text.readers import READERS, Piece
 
 
 def read_subtitles(path: Path, config: CorpusConfig) -> Iterator[Piece]:
@@ -13,4 +14,4 @@ def read_subtitles(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     yield Piece(" ".join(said), f"{path}:1", continued=False)
 
 
-READERS[".srt"] = read_subtitles
+READERS.add(".srt", read_subtitles)

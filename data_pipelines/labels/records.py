@@ -1,0 +1,118 @@
+"""Records, of JSON Lines, CSV or a dataset, to sentences: the keys that hold words, tags, spans, texts and labels."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.schemes import Span, iob2_tags
+from data_pipelines.labels.sentence import Sentence, checked_tag
+from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
+
+Record = tuple[dict[str, Any], int]
+"""A record with the number of its line or row."""
+
+_WORD_KEYS = ("tokens", "words", "sentence", "form")
+_TAG_KEYS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "chunk_tags")
+_SPAN_KEYS = ("spans", "entities", "label", "labels")
+_LABEL_KEYS = ("label", "labels", "class", "category", "sentiment")
+_TEXT_KEYS = ("text", "sentence", "content")
+# Text that comes with spans is split by this rule, which its tagger then remembers.
+SPAN_RULE = SplitRule()
+
+
+def sentences_of_records(
+    records: Iterable[Record], source: str, config: TaggedConfig, tagged: bool
+) -> Iterator[Sentence]:
+    """Words with tags: {"tokens": [...], "tags": [...]} or {"text": ..., "spans": [{"start":, "end":, "label":}]}."""
+    splitter = WordSplitter(SPAN_RULE)
+    for record, line in records:
+        yield _sentence_of(record, line, source, config, tagged, splitter)
+
+
+def texts_of_records(records: Iterable[Record], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
+    """Texts with one label: {"text": ..., "label": ...}."""
+    for record, line in records:
+        place = f"{source}:{line}"
+        text = _value(record, config.word_column, _TEXT_KEYS, "word_column", place)
+        if not isinstance(text, str):
+            raise ValueError(f"{place}: the text must be text, got {type(text).__name__}")
+        tags = None
+        if tagged or _key(record, config.tag_column, _LABEL_KEYS) in record:
+            label = _value(record, config.tag_column, _LABEL_KEYS, "tag_column", place)
+            if isinstance(label, (list, dict)) or label is None or label == "":
+                raise ValueError(f"{place}: a text has one label, got {label!r}")
+            tags = [str(label)]
+        yield Sentence([text], tags, source, [line])
+
+
+def _sentence_of(
+    record: Mapping[str, Any], line: int, source: str, config: TaggedConfig, tagged: bool, splitter: WordSplitter
+) -> Sentence:
+    place = f"{source}:{line}"
+    words = record.get(_key(record, config.word_column, _WORD_KEYS))
+    if isinstance(words, (list, tuple)):
+        for word in words:
+            if not isinstance(word, str):
+                raise ValueError(f"{place}: a word must be text, got {word!r}")
+        tags = None
+        if tagged or _key(record, config.tag_column, _TAG_KEYS) in record:
+            tags = _value(record, config.tag_column, _TAG_KEYS, "tag_column", place)
+            if not isinstance(tags, (list, tuple)) or len(tags) != len(words):
+                given = f"{len(tags)} tags" if isinstance(tags, (list, tuple)) else repr(tags)
+                raise ValueError(f"{place}: {len(words)} words need as many tags, got {given}")
+            tags = [checked_tag(str(tag), place) for tag in tags]
+        return Sentence(list(words), tags, source, [line] * len(words))
+    text = record.get("text")
+    if not isinstance(text, str):
+        raise ValueError(f"{place}: expected tokens (a list of words) or a text; the keys are {', '.join(record)}")
+    offsets = splitter.places(text)
+    words = [text[start:end] for start, end in offsets]
+    tags = None
+    if tagged or _key(record, config.tag_column, _SPAN_KEYS) in record:
+        spans = _value(record, config.tag_column, _SPAN_KEYS, "tag_column", place)
+        tags = _span_tags(text, offsets, spans, place)
+    return Sentence(words, tags, source, [line] * len(words), text, offsets)
+
+
+def _span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place: str) -> list[str]:
+    """IOB2 tags of the words that character spans touch; a word half inside a span belongs to it."""
+    if not isinstance(spans, (list, tuple)):
+        raise ValueError(f"{place}: spans must be a list, got {str(spans)[:80]}")
+    found: list[Span] = []
+    for span in sorted(_character_span(span, len(text), place) for span in spans):
+        start, end, label = span
+        touched = [index for index, (left, right) in enumerate(offsets) if left < end and right > start]
+        if not touched:
+            raise ValueError(f"{place}: the span {start}-{end} ({label}) holds no word")
+        if found and found[-1].end > touched[0]:
+            raise ValueError(f"{place}: the span {start}-{end} ({label}) overlaps the one before it")
+        found.append(Span(label, touched[0], touched[-1] + 1))
+    return iob2_tags(found, len(offsets))
+
+
+def _character_span(span: Any, length: int, place: str) -> tuple[int, int, str]:
+    if isinstance(span, Mapping):
+        start, end = span.get("start"), span.get("end")
+        label = span.get("label", span.get("type"))
+    elif isinstance(span, (list, tuple)) and len(span) == 3:
+        start, end, label = span
+    else:
+        start = end = label = None
+    whole = isinstance(start, int) and isinstance(end, int) and isinstance(label, str)
+    if not whole or not 0 <= start < end <= length:  # type: ignore[operator]
+        raise ValueError(
+            f"{place}: a span is {{start, end, label}} or [start, end, label] within the {length} characters of "
+            f"the text, got {str(span)[:80]}"
+        )
+    return start, end, label  # type: ignore[return-value]
+
+
+def _key(record: Mapping[str, Any], wanted: str, usual: tuple[str, ...]) -> str:
+    return wanted or next((key for key in usual if key in record), usual[0])
+
+
+def _value(record: Mapping[str, Any], wanted: str, usual: tuple[str, ...], setting: str, place: str) -> Any:
+    key = _key(record, wanted, usual)
+    if key not in record:
+        raise ValueError(f"{place}: no key {key!r}; the keys are {', '.join(map(str, record))} (choose one: {setting})")
+    return record[key]

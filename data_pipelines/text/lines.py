@@ -1,0 +1,130 @@
+"""The lines of a text file, plain or gzip, however long they are."""
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+BLOCK_BYTES = 1 << 17
+MAX_RECORD_BYTES = 1 << 28
+"""A longer JSON line or CSV record is refused: it must be held at once to be read."""
+_REPLACE = "set errors: --errors replace or data.errors=replace"
+
+
+class Line(NamedTuple):
+    """A line without its line break, or a part of a very long one."""
+
+    text: str
+    number: int
+    ends: bool
+    """Whether the line ends here."""
+
+
+def suffix_of(path: Path | str) -> str:
+    """The suffix that names a file's format: in lower case, and without the .gz behind it."""
+    return Path(Path(path).name.removesuffix(".gz")).suffix.lower()
+
+
+def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
+    """The lines of a text file: UTF-8 checked, a BOM dropped, CRLF and lone CR taken as line breaks.
+
+    With `cut_long` a very long line comes in parts, cut before a space where there is one.
+    """
+    number = 1
+    with open_bytes(path) as stream:
+        for block, ends in _blocks(stream, path, cut_long):
+            lines = decode(block, errors, f"{path}", number).split("\n")
+            del block  # what may be a record of hundreds of megabytes is held by nobody who is done with it
+            if ends and not lines[-1]:
+                lines.pop()  # what follows the last line break
+            for line in lines[:-1]:
+                yield Line(line, number, True)
+                number += 1
+            if lines:
+                yield Line(lines.pop(), number, ends)
+                number += ends
+
+
+def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
+    """Blocks that end at a line break, or inside a long line at a space or at least between two characters."""
+    held = stream.read(BLOCK_BYTES)
+    if held.startswith(b"\x1f\x8b"):
+        raise ValueError(f"{path}:1: these are gzip bytes in a file not named .gz; rename it to {path.name}.gz")
+    held = held.removeprefix(codecs.BOM_UTF8)
+    # A record that must be held at once is read in blocks that double, lest it is copied for every block.
+    while chunk := stream.read(BLOCK_BYTES if cut_long else max(BLOCK_BYTES, len(held))):
+        held += chunk
+        # A carriage return at the very end may be half of a line break.
+        cut = held.rfind(b"\n") + 1 or held.rfind(b"\r", 0, -1) + 1
+        ends = bool(cut)
+        if not cut:
+            if not cut_long:
+                if len(held) > MAX_RECORD_BYTES:
+                    raise ValueError(f"{path}: a line is longer than {MAX_RECORD_BYTES >> 20} MB; split its text")
+                continue
+            cut = _cut_inside(held)
+        block, held = [held[:cut]], held[cut:]
+        if cut:
+            yield block.pop(), ends
+    block, held = [held], b""
+    if block[0]:
+        yield block.pop(), True
+
+
+def _cut_inside(block: bytes) -> int:
+    """Where to cut a block without line break: before its last space, which to a byte-level tokenizer is part of the
+    word behind it, else before its last whole character. The end stays, so that the line ends in the next block."""
+    last = len(block) - 1
+    cut = block.rfind(b" ", last // 2, last)
+    if cut > 0:
+        return cut
+    return next((at for at in range(last, max(last - 4, -1), -1) if block[at] & 0xC0 != 0x80), last)
+
+
+def decode(data: bytes, errors: str, place: str, line: int | None = None) -> str:
+    """Text whose line breaks are all \\n. An error names the place, with the line where `line` is the first one."""
+
+    def where(before: bytes) -> str:
+        breaks = before.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n")
+        return place if line is None else f"{place}:{line + breaks}"
+
+    try:
+        text = data.decode("utf-8", errors)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where(data[: error.start])}: not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, "
+            f"or replace such bytes ({_REPLACE})"
+        ) from None
+    if "\0" in text:
+        if errors == "strict":
+            before = data[: data.index(b"\0")]
+            raise ValueError(f"{where(before)}: a NUL character; remove it, or replace it ({_REPLACE})")
+        text = text.replace("\0", "\ufffd")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    if path.suffix != ".gz":
+        return open(path, "rb")
+    return _CheckedGzip(path)  # type: ignore[return-value]
+
+
+class _CheckedGzip:
+    """A gzip file whose damage is reported with its name."""
+
+    def __init__(self, path: Path):
+        self._path, self._file = path, gzip.open(path, "rb")  # noqa: SIM115
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{self._path}: damaged or not gzip: {error}") from None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._file.close()

@@ -1,0 +1,78 @@
+"""Records of JSON Lines, CSV and TSV (labels/formats: json_lines, delimited) become sentences or labeled texts."""
+
+import json
+
+import pytest
+from labeling import read, write
+
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.records import sentences_of_records, texts_of_records
+from data_pipelines.labels.tagged import read_labeled_texts
+
+
+def test_json_lines_with_tokens_or_with_spans(tmp_path):
+    records = [
+        {"tokens": ["Anna", "runs"], "tags": ["B-PER", "O"]},
+        {"text": "Anna Lee met Bo.", "spans": [{"start": 13, "end": 15, "label": "PER"}, [0, 8, "PER"]]},
+    ]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    found = read(tmp_path / "x.jsonl", text)
+    assert [read(tmp_path / f"x.{suffix}", text)[0].tags for suffix in ("json", "ndjson")] == [found[0].tags] * 2
+    assert found[0].tags == ["B-PER", "O"]
+    assert found[1].words == ["Anna", "Lee", "met", "Bo", "."]
+    assert found[1].tags == ["B-PER", "I-PER", "O", "B-PER", "O"]
+    assert [found[1].text[a:b] for a, b in found[1].offsets] == found[1].words
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        ("{", "x.jsonl:1: not JSON"),
+        ("[1]", "x.jsonl:1: expected an object, got list"),
+        ('{"tokens": ["a"], "tags": []}', "1 words need as many tags, got 0 tags"),
+        ('{"tokens": ["a"], "ents": []}', "no key 'tags'; the keys are tokens, ents"),
+        ('{"tokens": [1], "tags": ["O"]}', "a word must be text, got 1"),
+        ('{"words_": 3}', "expected tokens .* or a text; the keys are words_"),
+        ('{"text": "ab", "spans": [[0, 9, "X"]]}', "within the 2 characters"),
+        ('{"text": "a b", "spans": [[0, 3, "X"], [2, 3, "Y"]]}', "overlaps the one before it"),
+        ('{"text": "a  b", "spans": [[1, 2, "X"]]}', "holds no word"),
+        ('{"text": "a b", "spans": null}', "x.jsonl:1: spans must be a list, got None"),
+        ('{"text": "a b", "spans": {"start": 0}}', "x.jsonl:1: spans must be a list"),
+        ('{"text": "a b", "spans": [5]}', "a span is .*, got 5"),
+    ],
+)
+def test_a_wrong_record_is_named(tmp_path, record, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        read(tmp_path / "x.jsonl", record + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.jsonl", '{"text": "good, really", "label": 1}\n{"text": "bad", "label": 0}\n'),
+        ("x.csv", 'text,label\n"good, really",1\nbad,0\n'),
+        ("x.tsv", "text\tlabel\ngood, really\t1\nbad\t0\n"),
+    ],
+)
+def test_texts_with_a_label_are_one_word_with_one_tag(tmp_path, name, text):
+    found = list(read_labeled_texts(write(tmp_path / name, text), TaggedConfig()))
+    assert [(s.words, s.tags) for s in found] == [(["good, really"], ["1"]), (["bad"], ["0"])]
+
+
+def test_a_row_with_another_number_of_columns_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"x.csv:3: another number of columns"):
+        list(read_labeled_texts(write(tmp_path / "x.csv", "text,label\na,1\nb\n"), TaggedConfig()))
+
+
+def test_a_record_of_any_origin_knows_its_place():
+    (sentence,) = sentences_of_records([({"tokens": ["a"], "tags": ["O"]}, 7)], "hf:x", TaggedConfig(), True)
+    (text,) = texts_of_records([({"text": "a", "label": 1}, 9)], "hf:x", TaggedConfig(), True)
+    assert (sentence.place(), text.place()) == ("hf:x:7", "hf:x:9")
+
+
+@pytest.mark.parametrize("read", [sentences_of_records, texts_of_records])
+def test_where_nobody_asks_for_tags_they_may_be_missing(read):
+    (sentence,) = read([({"text": "Anna runs."}, 1)], "x", TaggedConfig(), False)
+    assert sentence.tags is None
+    with pytest.raises(ValueError, match=r"x:1: no key '(spans|label)'; the keys are text"):
+        list(read([({"text": "Anna runs."}, 1)], "x", TaggedConfig(), True))
