@@ -27,12 +27,12 @@ VERBS: dict[str, Verb] = {
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
-    "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or go on with a run."),
+    "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or resume a run."),
     "evaluate": Verb("bertkit.cli.training", "Score a masked-language model on a corpus."),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
     "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
-    "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder."),
+    "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder, every name and shape checked."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
     "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
     "report": Verb("bertkit.cli.pages", "Write a page that shows one run or compares several."),
@@ -70,8 +70,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--plugin", metavar="MODULE", help="module of yours to import first; may be repeated")
 
     def parse_known_args(self, args=None, namespace=None):
-        """What is left over is a mistake, told by the parser that met it: that of a sub-command knows its flags. A
-        flag with a typo is told before the one that is missing for it."""
+        """Report unknown words from the parser that met them, since that of a sub-command knows its flags; and a
+        mistyped flag before a missing one."""
         if args is not None and not any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
             flags = [word.partition("=")[0] for word in args[: args.index("--") if "--" in args else None]]
             unknown = [flag for flag in flags if flag.startswith("--") and flag not in self._option_string_actions]
@@ -152,7 +152,7 @@ def _overview() -> str:
 
 
 def _told(error: OSError) -> str:
-    """What the system says of a path, in words that tell what to mend; an error without its number tells it already."""
+    """The system's complaint about a path, with the remedy. What we raised ourselves names its remedy already."""
     named = error.filename2 or error.filename  # of a move, where to
     if error.strerror is None or not isinstance(named, (str, bytes, Path)):
         return error.strerror or str(error)

@@ -46,8 +46,8 @@ def bench(parser: argparse.ArgumentParser):
     parser.add_argument("--sizes", type=_sizes, metavar="MB,MB", help="growth: megabytes of text (10,100,1000)")
     alone = parser.add_argument_group("without a workload")
     alone.add_argument("--recipes", type=_names, metavar="NAME,NAME", help="measure these recipes only")
-    alone.add_argument("--tokens", type=_amount, metavar="10B", help="say how long so many tokens would take")
-    alone.add_argument("--gpus", type=_amount, metavar="N", help="on so many GPUs (1)")
+    alone.add_argument("--tokens", type=_amount, metavar="10B", help="tell how long a run of this many tokens takes")
+    alone.add_argument("--gpus", type=_amount, metavar="N", help="number of GPUs for that run (1)")
     alone.add_argument("--gpu-tflops", type=_amount, metavar="X", help="peak of each GPU, in TFLOP/s (this machine's)")
     alone.add_argument(
         "--price-per-hour", type=_amount, metavar="X", help="price of one GPU for an hour, to name the cost"

@@ -34,13 +34,17 @@ def tokenizer(parser: argparse.ArgumentParser):
         return actions.add_parser(name, help=summary, description=description, epilog=examples)
 
     train = add_action("train", "train a tokenizer on a corpus and examine it")
-    train.add_argument("--out", type=Path, required=True, help="folder to write; AutoTokenizer opens it too")
+    train.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="folder to write; AutoTokenizer opens it too"
+    )
     train.add_argument("--held-out", nargs="+", metavar="CORPUS", help="text to examine the tokenizer on")
     add_json(train)
     add_flags(train, CorpusConfig)
     add_flags(train, TokenizerConfig)
     doctor = add_action("doctor", "say how well a tokenizer fits a text")
-    doctor.add_argument("--tokenizer", type=Path, required=True, help="tokenizer.json or a folder with one")
+    doctor.add_argument(
+        "--tokenizer", type=Path, required=True, metavar="PATH", help="tokenizer.json or a folder with one"
+    )
     add_json(doctor)
     add_flags(doctor, CorpusConfig)
     return lambda arguments: {"train": _train, "doctor": _doctor}[arguments.action](arguments)
@@ -54,8 +58,8 @@ def prepare(parser: argparse.ArgumentParser):
         "  bertkit prepare --merge shards                  (then make one set of the parts)\n\n"
         "Run again after an interruption, it resumes. Run again when done, it says so."
     )
-    parser.add_argument("--out", type=Path, help="folder to write")
-    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json or a folder with one")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder to write")
+    parser.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json or a folder with one")
     parser.add_argument("--part", metavar="K/N", help="prepare only the K-th of N parts")
     parser.add_argument("--merge", type=Path, metavar="FOLDER", help="make one set of the parts in FOLDER")
     add_json(parser)

@@ -1,20 +1,20 @@
-"""The verb demo."""
+"""The verb demo: the main job end to end."""
 
 import argparse
 from pathlib import Path
 
 
 def demo(parser: argparse.ArgumentParser):
-    parser.epilog = "Run again it goes on from what is there; remove the folder to start over."
+    parser.epilog = "Run again, it resumes; remove the folder to start over."
     parser.add_argument(
         "--minutes",
         type=float,
         metavar="N",
-        help="time for all (default: 4, or that of the demo it goes on with)",
+        help="minutes for all stages together (default: 4, or what the resumed demo had)",
     )
     parser.add_argument("--dir", type=Path, default=Path("runs/demo"), help="folder to work in (default: runs/demo)")
     parser.add_argument(
-        "--sentence", metavar="CODE", help="line of Python to tag in the end (default: asks, on a terminal)"
+        "--sentence", metavar="CODE", help="line of Python to tag at the end (default: asks for one on a terminal)"
     )
 
     def run(arguments: argparse.Namespace) -> int:

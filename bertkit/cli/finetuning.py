@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable
 
+from bertkit.cli.models import MODEL
+
 Run = Callable[[argparse.Namespace], int | None]
 
 
@@ -36,21 +38,22 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         "examples:\n"
         "  bertkit tag --model runs/ner news.txt > news.conll\n"
         "  zcat news.jsonl.gz | bertkit tag --model runs/ner --input jsonl --output jsonl\n\n"
-        "Of raw text every line is tagged by itself. Tags already in the input are ignored."
+        "Each line of raw text is tagged by itself. Tags already in the input are ignored.\n"
+        "--output jsonl gives programs one JSON object a line, one for each sentence."
     )
     parser.add_argument("files", metavar="FILE", nargs="*", help="files to tag, also .gz; standard input if none")
-    parser.add_argument("--model", required=True, metavar="DIR", help="run of `bertkit finetune`, or a model folder")
+    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument(
         "--input",
         choices=("auto", "text", "conll", "conllu", "jsonl"),
         default="auto",
-        help="what the files hold (default: auto, by their names; else raw text)",
+        help="form of the files (default: auto, told by their names; else raw text)",
     )
     parser.add_argument(
         "--output",
         choices=("auto", "conll", "jsonl", "view"),
         default="auto",
-        help="how to write (default: auto, a coloured view on a terminal, else CoNLL)",
+        help="form of the answer (default: auto, a coloured view on a terminal, else CoNLL)",
     )
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
 

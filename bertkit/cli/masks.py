@@ -16,14 +16,14 @@ def inspect_masks(parser: argparse.ArgumentParser):
         '  bertkit inspect-masks --tokenizer my-tokenizer "Some text to mask." --rate 0.3\n'
         "  bertkit inspect-masks --data shards --rate 0.3 --final-rate 0.15 --steps 10000"
     )
-    parser.add_argument("text", nargs="*", help="texts to mask, with --tokenizer")
-    parser.add_argument("--data", type=Path, help="prepared folder to take rows from")
-    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json or a folder with one")
+    parser.add_argument("text", metavar="TEXT", nargs="*", help="texts to mask, with --tokenizer")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="prepared folder to take rows from")
+    parser.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json or a folder with one")
     parser.add_argument("--show", type=int, default=3, metavar="N", help="rows to show (default: 3)")
     parser.add_argument("--sample", type=int, default=2000, metavar="N", help="rows to measure (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masks (default: 0)")
     parser.add_argument("--epoch", type=int, default=0, metavar="N", help="epoch of the masks (default: 0)")
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of the run, the last of which has --final-rate")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of the run; the last one has --final-rate")
     parser.add_argument("--step", type=int, metavar="N", help="step to show, with --final-rate (default: 0)")
     add_json(parser)
     add_flags(parser, MaskConfig)

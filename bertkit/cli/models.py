@@ -1,4 +1,4 @@
-"""Verbs for a model folder: fill its masks, bring it in, hand it out, say what it is."""
+"""The verbs `fill`, `import`, `export` and `info`, which all take a model folder."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from bertkit.hf.info import Info
 
 Run = Callable[[Namespace], int | None]
+MODEL = "folder of a model or of a run, or hf:NAME to download one"
 
 
 def fill(parser: ArgumentParser) -> Run:
-    parser.add_argument("text", nargs="*", help="text with [MASK] where a token is missing; standard input if none")
-    parser.add_argument("--model", required=True, metavar="DIR", help="model folder, or hf:NAME to download one")
+    parser.add_argument(
+        "text", metavar="TEXT", nargs="*", help="text with [MASK] where a token is missing; standard input if none"
+    )
+    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help="candidates for each mask (default: 5)")
     parser.add_argument(
         "--order",
@@ -33,20 +36,20 @@ def fill(parser: ArgumentParser) -> Run:
 
 
 def import_folder(parser: ArgumentParser) -> Run:
-    parser.add_argument("source", help="Hugging Face folder of bert, roberta, xlm-roberta or modernbert, or hf:NAME")
-    parser.add_argument("folder", type=Path, help="new folder to write")
+    parser.add_argument("source", metavar="SOURCE", help="Hugging Face model folder, or hf:NAME to download one")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write")
     return _copy
 
 
 def export(parser: ArgumentParser) -> Run:
-    parser.add_argument("source", help="model folder, or a run of `bertkit pretrain` or `bertkit finetune`")
-    parser.add_argument("folder", type=Path, help="new folder that transformers' Auto classes and pipelines open")
+    parser.add_argument("source", metavar="SOURCE", help=MODEL)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write; transformers opens it")
     return _copy
 
 
 def info(parser: ArgumentParser) -> Run:
-    parser.add_argument("folder", help="model folder")
-    parser.add_argument("--seq-len", type=int, metavar="N", help="sequence length to count operations at")
+    parser.add_argument("folder", metavar="MODEL", help=MODEL)
+    parser.add_argument("--seq-len", type=int, metavar="N", help="sequence length for which to count operations")
     add_json(parser)
     return _info
 

@@ -4,6 +4,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from bertkit.cli.models import MODEL
+
 Run = Callable[[Namespace], int | None]
 
 
@@ -19,8 +21,8 @@ def report(parser: ArgumentParser) -> Run:
 
 
 def attention(parser: ArgumentParser) -> Run:
-    parser.add_argument("text", help="what the model reads")
-    parser.add_argument("--model", required=True, metavar="DIR", help="model folder, a run, or hf:NAME to download one")
+    parser.add_argument("text", metavar="TEXT", help="what the model reads")
+    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument(
         "--out",
         type=Path,

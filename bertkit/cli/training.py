@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer
+from bertkit.cli.models import MODEL
 
 if TYPE_CHECKING:
     from bertkit.config.fields import Entry
@@ -42,7 +43,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
     from bertkit.config.fields import add_flags, from_flags
     from bertkit.evaluate.config import EvaluateConfig
 
-    parser.add_argument("model", metavar="MODEL", help="folder of a model or of a run, or hf:NAME to download one")
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="text files, folders, globs or hf:NAME")
     add_json(parser)
     add_flags(parser, EvaluateConfig)

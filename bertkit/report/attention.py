@@ -1,4 +1,4 @@
-"""A model and a text enter; the attention weights of every head leave, with how far heads look and how they differ."""
+"""Where every head of a model looks in a text: the attention weights, how far heads look and how they differ."""
 
 # N layers, H heads, T tokens
 

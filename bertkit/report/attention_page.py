@@ -1,4 +1,4 @@
-"""Attention weights enter, a page leaves: every head as a small map, one of them enlarged, and numbers by layer."""
+"""The page of attention weights: every head as a small map, one of them enlarged, and numbers by layer."""
 
 import base64
 from pathlib import Path

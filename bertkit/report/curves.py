@@ -1,4 +1,4 @@
-"""Records of runs enter; the curves to draw leave, as data for the script and as tables for those who read."""
+"""The curves of runs, as data for the script that draws them and as tables for those who read."""
 
 import math
 from bisect import bisect_left, bisect_right

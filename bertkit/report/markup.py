@@ -1,4 +1,4 @@
-"""Names, attributes and text enter, HTML leaves. What is not markup already is escaped, so nothing can be forgotten."""
+"""HTML from names, attributes and text. What is not markup already is escaped, so nothing can be forgotten."""
 
 import html
 from typing import Any
@@ -62,6 +62,21 @@ def bar(share: float, class_: str = "") -> Html:
         preserveAspectRatio="none",
         aria_hidden="true",
     )
+
+
+def swatch(index: int, name: str) -> Html:
+    """The name of a run beside its colour."""
+    return tag("span", tag("i", class_=f"swatch {colour(index)}", aria_hidden="true"), name, class_="run-name")
+
+
+def colour(index: int) -> str:
+    """The class that colours a run; there are eight colours, then they come again with another shape."""
+    return f"run-{index % 8}" + (" again" if index >= 8 else "")
+
+
+def absent(reason: str) -> Html:
+    """What stands where a part is left out."""
+    return tag("p", f"Left out: {reason}.", class_="absent")
 
 
 def printable(text: str) -> str:

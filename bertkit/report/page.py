@@ -1,4 +1,4 @@
-"""A body and its data enter, one whole HTML document leaves that loads nothing and runs only our own scripts."""
+"""One whole HTML document around a body and its data, which loads nothing and runs only our own scripts."""
 
 import base64
 import hashlib

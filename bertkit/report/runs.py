@@ -1,4 +1,4 @@
-"""A run folder enters; what it recorded leaves as plain values, whatever state the folder is in."""
+"""Read what a run recorded in its folder, whatever state the folder is in."""
 
 import json
 import math
