@@ -11,19 +11,19 @@ Run = Callable[[argparse.Namespace], int | None]
 def finetune(parser: argparse.ArgumentParser) -> Run:
     """Arguments of `bertkit finetune`."""
     from bertkit.cli.training import add_recipe_arguments
+    from bertkit.config.fields import check_names
     from bertkit.config.finetune import FinetuneRecipe, read_finetune_recipe
+    from bertkit.config.recipe import to_yaml
+    from bertkit.finetune.checks import NAMES, check_finetune
 
-    add_recipe_arguments(parser, FinetuneRecipe, "finetune", example="data.train=my.conll")
+    add_recipe_arguments(parser, FinetuneRecipe, "finetune", NAMES, example="data.train=my.conll")
 
     def run(arguments: argparse.Namespace) -> int:
-        from bertkit.config.recipe import to_yaml
-
         recipe = read_finetune_recipe(arguments.recipe, arguments.changes)
         if arguments.print_config:
+            check_names(recipe, NAMES)
             print(to_yaml(recipe), end="")
             return 0
-        from bertkit.finetune.checks import check_finetune
-
         check_finetune(recipe)
         from bertkit.finetune.train import finetune
 

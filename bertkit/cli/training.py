@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import shutil
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 
 def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Arguments of `bertkit pretrain`."""
-    from bertkit.config.recipe import Recipe
+    from bertkit.config.fields import check_names
+    from bertkit.config.recipe import Recipe, read_recipe, to_yaml
+    from bertkit.pretrain.checks import NAMES, check_pretraining
 
-    add_recipe_arguments(parser, Recipe, "pretrain", example="train.minutes=5")
+    add_recipe_arguments(parser, Recipe, "pretrain", NAMES, example="train.minutes=5")
 
     def run(arguments: argparse.Namespace) -> int:
-        from bertkit.config.recipe import read_recipe, to_yaml
-
         recipe = read_recipe(arguments.recipe, arguments.changes)
         if arguments.print_config:
+            check_names(recipe, NAMES)
             print(to_yaml(recipe), end="")
             return 0
-        from bertkit.pretrain.checks import check_pretraining
-
         check_pretraining(recipe)
         from bertkit.pretrain.train import pretrain
 
@@ -65,15 +64,17 @@ def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
     return run
 
 
-def add_recipe_arguments(parser: argparse.ArgumentParser, recipe: type, verb: "Verb", example: str) -> None:
-    """A recipe, changes to it, and help that lists both."""
+def add_recipe_arguments(
+    parser: argparse.ArgumentParser, recipe: type, verb: "Verb", names: Mapping[str, Collection[str]], example: str
+) -> None:
+    """A recipe, changes to it, and help that lists both. `names` are the tables of keys whose values are rows."""
     parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
     parser.add_argument("changes", metavar="key=value", nargs="*", help=f"changes to the recipe, such as {example}")
     parser.add_argument("--print-config", action="store_true", help="print the resolved recipe and do nothing else")
-    parser.epilog = _recipes_and_keys(recipe, verb)
+    parser.epilog = _recipes_and_keys(recipe, verb, names)
 
 
-def _recipes_and_keys(recipe: type, verb: "Verb") -> str:
+def _recipes_and_keys(recipe: type, verb: "Verb", names: Mapping[str, Collection[str]]) -> str:
     """Everything a recipe can say, with its help, below the list of recipes."""
     from bertkit.config.fields import entries
     from bertkit.config.recipe import headline, shipped_recipes
@@ -86,17 +87,17 @@ def _recipes_and_keys(recipe: type, verb: "Verb") -> str:
     lines += ["", f"keys (in the recipe, or as key=value{shared}):"]
     for entry in entries(recipe):
         about = textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
-        key = "\n".join([f"  {entry.key}{_default_and_choices(entry)}", *about])
+        key = "\n".join([f"  {entry.key}{_default_and_choices(entry, names.get(entry.key) or entry.choices)}", *about])
         if key not in lines:
             lines.append(key)
     return "\n".join(lines)
 
 
-def _default_and_choices(entry: "Entry") -> str:
+def _default_and_choices(entry: "Entry", choices: Collection[Any]) -> str:
     given = entry.default not in (dataclasses.MISSING, None, "", ()) and entry.default != []
-    if len(entry.choices) == 1:
-        return f" = {entry.choices[0]}"
-    one_of = f"  [{' | '.join(map(str, entry.choices))}]" if entry.choices else ""
+    if len(choices) == 1:
+        return f" = {next(iter(choices))}"
+    one_of = f"  [{' | '.join(map(str, choices))}]" if choices else ""
     return (f" = {_shown(entry.default)}" if given else "") + one_of
 
 

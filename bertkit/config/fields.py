@@ -10,12 +10,13 @@ import dataclasses
 import inspect
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from bertkit.config.values import coerce
-from data_pipelines.bounds import OneOf, marks_of, shown
+from data_pipelines.bounds import OneOf, check_choice, marks_of, shown
 from data_pipelines.table import nearest
 
 Config = TypeVar("Config")
@@ -86,6 +87,12 @@ def _make(read: _Read, prefix: str) -> Any:
         return read.cls(**arguments)
     except ValueError as error:
         raise ValueError(f"{prefix}{error}") from None
+
+
+def check_names(config: Any, tables: Mapping[str, Collection[str]]) -> None:
+    """Refuse a value whose table has no such row. Tables of rooms further up cannot stand in an annotation here."""
+    for key, table in tables.items():
+        check_choice(key, attrgetter(key)(config), table)
 
 
 def override(values: dict[str, Any], assignment: str) -> None:

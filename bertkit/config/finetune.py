@@ -133,8 +133,8 @@ class TuneRunSection:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
-    task: Literal["tagging", "classification"]
-    """tagging (a tag for each word) or classification (a label for each text)."""
+    task: str
+    """What is learnt: tagging (a tag for each word) or classification (a label for each text)."""
 
     data: LabeledSection
     model: StartSection = field(default_factory=StartSection)

@@ -1,20 +1,24 @@
 """What of a fine-tuning recipe can be seen to fail before anything heavy is imported."""
 
+from collections.abc import Collection
 from pathlib import Path
 
+from bertkit.config.fields import check_names
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import read_sections
 from bertkit.finetune.tasks import TASKS
 from bertkit.hf.folder import HUB_PREFIX, check_named
 from bertkit.run.folder import check_batch, check_recipe
-from bertkit.run.optim import check_optimizer
+from bertkit.run.optim import OPTIMIZERS
 from data_pipelines.labels.tagged import check_source
+
+NAMES: dict[str, Collection[str]] = {"task": TASKS, "optim.name": OPTIMIZERS}
+"""Keys whose values are the rows of a table."""
 
 
 def check_finetune(recipe: FinetuneRecipe) -> None:
     """Refuse what must fail, without reading the data or the model."""
-    TASKS.check(recipe.task)
-    check_optimizer(recipe.optim.name)
+    check_names(recipe, NAMES)
     check_batch(recipe.train.global_batch)
     check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):

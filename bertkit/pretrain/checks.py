@@ -1,22 +1,25 @@
 """What can be seen to fail in a pretraining recipe before anything heavy is imported or anything is written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from bertkit.config.fields import part
+from bertkit.config.fields import check_names, part
 from bertkit.config.recipe import Recipe
 from bertkit.hf.folder import check_named
 from bertkit.run.folder import check_batch, check_no_file, check_recipe
-from bertkit.run.optim import check_optimizer
+from bertkit.run.optim import OPTIMIZERS
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import find_sources
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
+NAMES: dict[str, Collection[str]] = {"optim.name": OPTIMIZERS}
+"""Keys whose values are the rows of a table."""
+
 
 def check_pretraining(recipe: Recipe) -> None:
     """Refuse a recipe that cannot start."""
-    check_optimizer(recipe.optim.name)
+    check_names(recipe, NAMES)
     check_batch(recipe.train.global_batch, recipe.train.first_batch)
     check_recipe(Path(recipe.run.dir), recipe)
     if recipe.data.prepared is None:

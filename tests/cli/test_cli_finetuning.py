@@ -15,6 +15,7 @@ def test_help_lists_every_recipe_and_every_key_with_its_help(capsys):
     assert main(["finetune", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert all(name in shown for name in shipped_recipes("finetune"))
+    assert "task [tagging | classification]" in shown
     for entry in entries(FinetuneRecipe):
         assert f" {entry.key} " in shown
         assert entry.help in shown
@@ -28,7 +29,17 @@ def test_what_would_run_is_printed_and_runs_again(tmp_path, capsys):
     assert (recipe.run.seeds, recipe.data.tag_column) == ([3, 4], "upos")
 
 
-@pytest.mark.parametrize("words", [["finetune", "ner", "data.trian=x"], ["finetune", "--help"], ["tag", "--modle"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["finetune", "ner", "data.trian=x"],
+        ["finetune", "ner", "data.train=x", "task=taging"],
+        ["finetune", "--help"],
+        ["pretrain", "bert-mini", "data.corpus=x", "optim.name=adam"],
+        ["pretrain", "--help"],
+        ["tag", "--modle"],
+    ],
+)
 def test_mistakes_and_help_import_nothing_heavy(words):
     code = f"import sys; from bertkit.cli import main; main({words!r}); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -40,7 +51,10 @@ def test_mistakes_and_help_import_nothing_heavy(words):
         (["finetune", "ner"], "data.train"),
         (["finetune", "ner", "data.trian=x"], "did you mean 'data.train'?"),
         (["finetune", "ner", "data.train=x", "model.freeze=perhaps"], "model.freeze"),
-        (["finetune", "ner", "data.train=x", "task=parsing"], "task"),
+        (["finetune", "ner", "data.train=x", "task=taging"], "did you mean 'tagging'?"),
+        (["finetune", "ner", "data.train=x", "task=taging", "--print-config"], "did you mean 'tagging'?"),
+        (["finetune", "ner", "data.train=x", "optim.name=adam", "--print-config"], "optim.name"),
+        (["pretrain", "bert-mini", "data.corpus=x", "optim.name=adam", "--print-config"], "optim.name"),
         (["tag", "x.txt"], "--model"),
         (["tag", "--model", "nowhere", "nothing.txt"], "there is no file 'nothing.txt'"),
         (["tag", "--model", "nowhere/at/all"], "there is no folder 'nowhere/at/all'"),

@@ -8,7 +8,6 @@ imported before a row is asked for.
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_pipelines.bounds import OneOf
 from data_pipelines.table import Table
 
 if TYPE_CHECKING:
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
 OPTIMIZERS: "Table[Row]" = Table(
     "optimizer", {"adamw": "bertkit.run.optim.adamw:adamw", "muon": "bertkit.run.optim.muon:muon"}
 )
-
-
-def check_optimizer(name: str) -> None:
-    """Refuse a name that nobody added, with the nearest one."""
-    problem = OneOf(OPTIMIZERS).problem(name)
-    if problem:
-        raise ValueError(f"optim.name {problem}")
 
 
 class Group(NamedTuple):
