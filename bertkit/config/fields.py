@@ -39,7 +39,7 @@ def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Con
     return _make(_read(cls, values, prefix), prefix)
 
 
-def build_field(cls: type, name: str, values: Mapping[str, Any]) -> Any:
+def build_group(cls: type, name: str, values: Mapping[str, Any]) -> Any:
     """Make one group of a `cls` alone, from the mappings for all of it."""
     given = values.get(name, {})
     group = _group(_hints(cls)[name], given, name)

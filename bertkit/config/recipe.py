@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from bertkit.config.fields import MAY_CHANGE, Sections, build, build_field, entries, override, plain
+from bertkit.config.fields import MAY_CHANGE, Sections, build, build_group, entries, override, plain
 from bertkit.config.model_section import ModelSection, check_settable, model_sections
 from bertkit.config.sections import BUDGETS, HeldOutConfig, OptimConfig, RunConfig, TrainConfig
 from bertkit.config.values import coerce
@@ -93,7 +93,7 @@ def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
 def read_sections(name: str, *sections: str, changes: Iterable[str] = ()) -> tuple[Any, ...]:
     """Only these sections of the recipe of this name (or path); what the others say or lack does not matter."""
     values = _pretraining_values(name, changes)
-    return tuple(build_field(Recipe, section, values) for section in sections)
+    return tuple(build_group(Recipe, section, values) for section in sections)
 
 
 def _pretraining_values(name: str, changes: Iterable[str]) -> dict[str, Any]:
