@@ -1,5 +1,6 @@
 """The verbs `fill`, `import`, `export` and `info`, which all take a model folder."""
 
+import shutil
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -111,6 +112,7 @@ def _copy(arguments: Namespace) -> None:
     if arguments.folder.is_dir() and any(arguments.folder.iterdir()):
         raise ValueError(f"{arguments.folder} is not empty; name a new folder")
 
+    from bertkit.finetune.card import SETTINGS
     from bertkit.hf import load, save
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
@@ -118,6 +120,8 @@ def _copy(arguments: Namespace) -> None:
     model = load(source)
     has_tokenizer = any((source / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     save(model, arguments.folder, tokenizer=load_tokenizer(source) if has_tokenizer else None)
+    if (source / SETTINGS).is_file():  # what a tagger knows of its training data: how text is split, the task
+        shutil.copy(source / SETTINGS, arguments.folder)
     kind = type(model).__name__ + ("" if has_tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
 
