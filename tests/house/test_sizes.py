@@ -35,7 +35,6 @@ KNOWN_UNTESTED = {
     "bertkit/config/model_section.py",
     "bertkit/bench/prepare.py",
     "bertkit/demo/folder.py",
-    "bertkit/finetune/answers.py",
     "bertkit/finetune/baselines.py",
     "bertkit/finetune/checks.py",
     "bertkit/model/checkpointing.py",
