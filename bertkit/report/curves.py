@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bertkit.report.markup import Html, table, tag
 from bertkit.report.runs import Record, Run, number
+from bertkit.report.tagging import words_of
 
 MOST_POINTS = 1500
 """A curve of more points is thinned: no screen shows them, and the page would grow with the run."""
@@ -50,7 +51,6 @@ LEARNING = (
         True,
         (Line("eval", "accuracy", "held out"),),
     ),
-    Curve("f1", "F1", "Of the held-out spans.", "percent", True, (Line("eval", "f1", "held out"),)),
 )
 OPTIMIZATION = (
     Curve("lr", "Learning rate", "Of AdamW.", "number", True, (Line("train", "lr", "rate", strong=False),)),
@@ -81,14 +81,6 @@ SPEED = (
         (Line("train", "share_of_peak", "share", strong=False),),
     ),
 )
-_ABOUT = {
-    ("loss", "tagging"): "Cross-entropy in nats over the labeled words, the mean since the point before.",
-    ("loss", "classification"): "Cross-entropy in nats over the labeled texts, the mean since the point before.",
-    ("accuracy", "tagging"): "Share of the dev words whose tag is right.",
-    ("accuracy", "classification"): "Share of the dev texts whose label is right.",
-    ("f1", "tagging"): "Of the dev spans.",
-}
-"""What a curve shows in a task where it is not what it is in pretraining."""
 _AXES = {"step": "step", "tokens": "tokens", "minutes": "minutes of training"}
 
 
@@ -118,6 +110,24 @@ def figures(curves: tuple[Curve, ...], runs: list[Run]) -> list[Html]:
         ]
         groups.append(tag("div", drawn, class_="charts") if drawn else None)
     return [group for group in groups if group is not None]
+
+
+def score_curves(task: str) -> list[Curve]:
+    """The scores that are drawn: in pretraining the accuracy, in a fine-tuning task those that its row explains."""
+    if task == "pretraining":
+        return [LEARNING[1]]
+    return [
+        Curve(
+            column.key,
+            column.title[:1].upper() + column.title[1:],
+            column.about,
+            "percent" if "%" in column.form else "number",
+            True,
+            (Line("eval", column.key, "dev"),),
+        )
+        for column in words_of(task).columns
+        if column.about
+    ]
 
 
 def figure(id: str, title: str, about: str, numbers: Html) -> Html:
@@ -194,7 +204,11 @@ def thinned(records: list[Record], most: int = MOST_POINTS) -> list[Record]:
 
 def _of_task(curves: tuple[Curve, ...], task: str, runs: list[Run]) -> list[Curve]:
     """The curves as this task has them; where there are others, under names of its own."""
-    told = [curve._replace(about=_ABOUT.get((curve.id, task), curve.about)) for curve in curves]
+    told = list(curves)
+    if task != "pretraining" and LEARNING[0] in told:
+        about = f"The mean over the labeled {words_of(task).unit}s since the point before."
+        others = [curve for curve in told if curve not in LEARNING]
+        told = [LEARNING[0]._replace(about=about), *score_curves(task), *others]
     if len(by_task(runs)) == 1:
         return told
     return [curve._replace(id=f"{curve.id}-{task}", title=f"{curve.title}, {task}") for curve in told]

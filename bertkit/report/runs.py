@@ -31,8 +31,8 @@ class Run:
     def task(self) -> str:
         """What the run learns; numbers of different tasks do not compare."""
         known = self.recipe.get("task")
-        if known in ("tagging", "classification"):
-            return str(known)
+        if isinstance(known, str):
+            return known
         return "pretraining" if self.scores is None else "tagging"
 
     def of_kind(self, kind: str) -> list[Record]:

@@ -1,11 +1,13 @@
-"""A tagger's scores.json enters; its scores, what it confuses and its worst sentences leave as HTML.
+"""The scores of a fine-tuned model, what it confuses and its worst sentences, as scores.json holds them.
 
 One result holds numbers, "confusion" ({"labels": [...], "counts": [[...]]}) or "confusions" ([gold, predicted, count]),
 and "worst" ([{"words": [...], "gold": [...], "predicted": [...]}]). It stands in the file by itself, or once for each
 of dev and test, or that for each of several seeds. Every part may be missing.
 """
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from bertkit.report.markup import Html, bar, join, printable, table, tag
 from bertkit.report.runs import Run, number
@@ -13,35 +15,42 @@ from bertkit.report.runs import Run, number
 _MOST_LABELS = 30
 _MOST_SENTENCES = 20
 _SHADES = 9
-_GROUPS = {
-    "unknown": "Unknown words, those that no training sentence has (share: of all words)",
-    "tags": "By tag",
-    "labels": "By label",
-    "types": "By kind of span",
-    "strict": "Strict: spans written by the rules of the scheme",
-    "strict, types": "Strict, by kind of span",
-}
-"""What the groups of numbers in scores.json are, in words."""
-_UNITS = {"tagging": ("word", "sentences"), "classification": ("text", "texts")}
-"""What has a label in each task, and what the data are made of."""
-_OF_TEXTS = {"words": "texts", "tags": "labels"}
-"""Names of numbers in scores.json, which is written alike for both tasks."""
+
+
+class Words(NamedTuple):
+    """How a page speaks of a task; these words where nobody here knows it."""
+
+    unit: str = "answer"
+    """What has a label."""
+    examples: str = "examples"
+    """What the data are made of."""
+    names: Mapping[str, str] = MappingProxyType({})
+    """What numbers and groups of numbers in scores.json are called."""
+    columns: Sequence[Any] = ()
+    """The scores that tables and curves show."""
+
+
+def words_of(task: str) -> Words:
+    from bertkit.finetune.tasks import TASKS  # here, because a page of pretraining needs no task
+
+    if task not in TASKS:
+        return Words()
+    row = TASKS[task]
+    return Words(row.unit, row.examples, row.names, row.columns)
 
 
 def tagger_parts(run: Run) -> Html | None:
     """What scores.json holds, part by part; None without one."""
     if run.scores is None:
         return None
-    best = best_seed(run.scores)
+    best, words = best_seed(run.scores), words_of(run.task)
     splits = {name: best[name] for name in ("test", "dev") if isinstance(best.get(name), dict)}
     if not splits:
-        return _result(run.scores.get("scores"), run.scores, run.task)
+        return _result(run.scores.get("scores"), run.scores, words)
     parts: list[Any] = [_seeds(run.scores)]
     for name, found in splits.items():
         numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
-        if run.task == "classification":
-            numbers = {_OF_TEXTS.get(key, key): value for key, value in numbers.items()}
-        parts += [tag("h3", f"{name.capitalize()} {_UNITS[run.task][1]}"), _result(numbers, found, run.task)]
+        parts += [tag("h3", f"{name.capitalize()} {words.examples}"), _result(numbers, found, words)]
     return join(*parts)
 
 
@@ -78,29 +87,30 @@ def _inside(values: Any, *keys: str) -> Any:
     return values
 
 
-def _result(numbers: Any, found: dict[str, Any], task: str) -> Html:
-    tables = _score_tables("Scores", numbers) if isinstance(numbers, dict) else []
+def _result(numbers: Any, found: dict[str, Any], words: Words) -> Html:
+    tables = _score_tables("Scores", numbers, words.names) if isinstance(numbers, dict) else []
     return join(
         tables,
         _confusion(found.get("confusion")),
         _confusions(found.get("confusions")),
-        _worst(found.get("worst"), *_UNITS[task]),
+        _worst(found.get("worst"), words),
     )
 
 
-def _score_tables(name: str, group: dict[str, Any]) -> list[Html]:
+def _score_tables(name: str, group: dict[str, Any], names: Mapping[str, str]) -> list[Html]:
     """Plain numbers in one table, then a table for every group of numbers; numbers by label side by side."""
-    caption = _GROUPS.get(name, name)
+    caption = names.get(name, name)
     nested = {key: value for key, value in group.items() if isinstance(value, dict) and value}
     if nested and len(nested) == len(group) and not any(_has_groups(values) for values in nested.values()):
         columns = list(dict.fromkeys(key for values in nested.values() for key in values))
         rows = [[printable(str(key)), *(_score(values.get(c))[0] for c in columns)] for key, values in nested.items()]
         return [table(caption, ["", *map(_words, columns)], rows, class_="numbers captioned")]
-    single = [[_words(key), *_score(value)] for key, value in group.items() if not isinstance(value, (dict, list))]
+    plain = {key: value for key, value in group.items() if not isinstance(value, (dict, list))}
+    single = [[names.get(key, _words(key)), *_score(value)] for key, value in plain.items()]
     tables = [table(caption, ["score", "value", ""], single, class_="numbers captioned")] if single else []
     for key, values in nested.items():
         title = _words(key) if name == "Scores" else f"{name}, {_words(key)}"
-        tables += _score_tables(title, values)
+        tables += _score_tables(title, values, names)
     return tables
 
 
@@ -170,14 +180,14 @@ def _shaded(count: float, share: float, right: bool) -> Html:
     return tag("td", f"{count:,}" if count else tag("span", "0", class_="zero"), class_=f"{kind} shade-{shade}")
 
 
-def _worst(worst: Any, unit: str, units: str) -> Html | None:
+def _worst(worst: Any, words: Words) -> Html | None:
     """Word by word, or whole texts: the gold label under it, and below, struck out, the wrong prediction."""
     if not isinstance(worst, list) or not worst:
         return None
     sentences = [_sentence(entry) for entry in worst[:_MOST_SENTENCES]]
-    about = f"Under a {unit} its gold label; struck out below, what was predicted instead."
+    about = f"Under a {words.unit} its gold label; struck out below, what was predicted instead."
     return join(
-        tag("h3", f"Worst {units}"),
+        tag("h3", f"Worst {words.examples}"),
         tag("p", about, class_="about"),
         tag("ol", [tag("li", sentence) for sentence in sentences if sentence is not None], class_="sentences"),
     )

@@ -1,9 +1,20 @@
 """The page of one run or several: curves, speed, a tagger's scores, masks, advice, settings."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bertkit.report.curves import LEARNING, OPTIMIZATION, SPEED, by_task, chart_data, figures, written
+from bertkit.report.curves import (
+    LEARNING,
+    OPTIMIZATION,
+    SPEED,
+    Curve,
+    by_task,
+    chart_data,
+    figures,
+    score_curves,
+    written,
+)
 from bertkit.report.markup import Html, absent, join, swatch, table, tag
 from bertkit.report.page import document, section, write_page
 from bertkit.report.pretraining import buckets, masks, samples
@@ -65,8 +76,7 @@ def _glance(runs: list[Run]) -> Html:
         "steps": _steps,
         "held-out loss": lambda run: written(run.last("eval", "loss"), "fixed"),
         "perplexity": lambda run: written(run.last("eval", "perplexity"), "number"),
-        "accuracy": lambda run: written(run.last("eval", "accuracy"), "percent"),
-        "F1": lambda run: written(run.last("eval", "f1"), "percent"),
+        **{curve.title: _last_score(curve) for run in runs for curve in score_curves(run.task)},
         "training loss": lambda run: written(run.last("train", "loss"), "fixed"),
         "tokens": lambda run: _large(run.last("train", "tokens")),
         "training time": lambda run: _duration(run.last("train", "seconds")),
@@ -93,6 +103,10 @@ def _glance(runs: list[Run]) -> Html:
         shown = "numbers glance captioned" if len(tasks) > 1 else "numbers glance"
         tables.append(table(f"{task}, at a glance", ["run", *names], rows, class_=shown))
     return join(tables)
+
+
+def _last_score(curve: Curve) -> Callable[[Run], str]:
+    return lambda run: written(run.last("eval", curve.lines[0].key), curve.form)
 
 
 def _steps(run: Run) -> str:
@@ -178,7 +192,8 @@ def _taggers(runs: list[Run]) -> Html | None:
         found = tagger_parts(run)
         if found is not None:
             parts += [tag("h3", swatch(index, run.name)) if len(runs) > 1 else None, found]
-    title = "Classification" if {run.task for run in runs} <= {"classification", "pretraining"} else "Tagging"
+    tasks = {run.task for run in runs} - {"pretraining"}
+    title = tasks.pop().capitalize() if len(tasks) == 1 else "Fine-tuning"
     return section(title, *parts, id="tagging") if parts else None
 
 

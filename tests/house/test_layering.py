@@ -59,7 +59,7 @@ ROOMS = {
         *("numpy", "torch", "accelerate", "rich"),
     ],
     "bertkit/report": [
-        *("bertkit/config", "bertkit/model", "bertkit/hf", "bertkit/evaluate", "bertkit/pretrain"),
+        *("bertkit/config", "bertkit/model", "bertkit/hf", "bertkit/evaluate", "bertkit/pretrain", "bertkit/finetune"),
         *("data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
         *("numpy", "torch", "rich", "yaml"),
     ],

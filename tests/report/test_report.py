@@ -175,6 +175,17 @@ def test_texts_with_a_label_are_not_called_words_or_sentences(tmp_path):
         assert untrue not in shown
 
 
+def test_a_task_that_nobody_here_knows_is_shown_all_the_same(tmp_path):
+    """Of a plugin, say, that is not named when the report is made."""
+    dev = {"exact": 0.8, "worst": [{"words": ["w"], "gold": ["x"], "predicted": ["y"]}]}
+    scores = {"score": "exact", "best_seed": 0, "seeds": [{"seed": 0, "dev": dev}], "dev": {"mean": 0.8}}
+    folder = write_run(tmp_path / "run", training(1.0), scores=scores)
+    (folder / "recipe.yaml").write_text(json.dumps({"task": "spelling"}))
+    shown = text_of(training_report(read_runs([folder])))
+    for told in ("Spelling", "exact80.0%", "Worst examples"):
+        assert told in shown
+
+
 def test_captions_of_scores_say_what_was_counted(tmp_path):
     unknown = {"share": 0.2, "accuracy": 0.4, "words": 1841}
     dev = {"accuracy": 0.8, "unknown": unknown, "tags": {"X": {"f1": 0.5}}}

@@ -1,0 +1,37 @@
+"""A task is one row: it is named without torch, refused with the nearest name, and asked wherever tasks differ."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from bertkit.cli import main
+from bertkit.finetune.tasks import TASKS
+from bertkit.model.heads import HEADS
+
+
+def test_reading_the_rows_imports_no_torch():
+    code = "import sys; from bertkit.finetune.tasks import TASKS; assert 'numpy' not in sys.modules; "
+    code += "print([TASKS[name].unit for name in TASKS]); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_an_unknown_task_is_refused_with_the_nearest(tmp_path, capsys):
+    (tmp_path / "x.conll").write_text("anna\tB-PER\n")
+    changes = [f"data.train={tmp_path / 'x.conll'}", f"run.dir={tmp_path / 'run'}", "task=taging"]
+    assert main(["finetune", "ner", *changes]) == 2
+    said = capsys.readouterr().err
+    assert "task" in said
+    assert "'taging'" in said
+    assert "'tagging'" in said
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_a_row_names_a_head_and_scores_that_it_shows(name, tmp_path):
+    task = TASKS[name]
+    assert task.head in HEADS
+    assert {"text", "jsonl"} <= set(task.inputs)
+    assert "jsonl" in task.outputs
+    assert any(column.about for column in task.columns), "no score has a curve"
+    assert dataclasses.replace(task, unit="x").unit == "x"
