@@ -32,30 +32,8 @@ def inspect_masks(parser: argparse.ArgumentParser):
 
 def _inspect_masks(arguments: argparse.Namespace) -> None:
     config = from_flags(MaskConfig, arguments)
-    step, total_steps = arguments.step or 0, arguments.steps or 0
-    if config.final_rate is None and not (arguments.step is arguments.steps is None):
-        raise ValueError("--step and --steps go with --final-rate; without it the rate is the same at every step")
-    if config.final_rate is not None and total_steps < 1:
-        raise ValueError("--final-rate is the rate at the last step: say with --steps how many there are, at least 1")
-    if not 0 <= step <= total_steps:
-        raise ValueError(f"--step must lie between 0 and --steps {total_steps}, got {step}")
-    for name, least in (("show", 0), ("sample", 1), ("epoch", 0)):
-        if getattr(arguments, name) < least:
-            raise ValueError(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
-    if arguments.data is not None:
-        if arguments.text or arguments.tokenizer:
-            raise ValueError("--data brings rows and tokenizer of its own; give it alone, or --tokenizer and texts")
-        if not (arguments.data / "manifest.json").is_file():
-            raise ValueError(
-                f"--data {arguments.data} is no folder of prepared data (it has no manifest.json); "
-                f"'bertkit prepare' makes one, or finishes it"
-            )
-    elif not (arguments.tokenizer and arguments.text):
-        raise ValueError("inspect-masks needs --data FOLDER, or --tokenizer PATH and texts")
-    else:
-        check_tokenizer(arguments.tokenizer)
-        if not all(text.strip() for text in arguments.text):
-            raise ValueError("a text to mask is empty")
+    _check_steps(arguments, config)
+    _check_source(arguments)
 
     from bertkit.report.inspect_masks import inspect_rows, rows_from_shards, rows_from_texts
     from bertkit.terminal import progress_bar
@@ -70,8 +48,39 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         epoch=arguments.epoch,
         show=arguments.show,
-        step=step,
-        total_steps=total_steps,
+        step=arguments.step or 0,
+        total_steps=arguments.steps or 0,
         progress=progress_bar("measuring the masks") if arguments.data is not None else None,
     )
     answer(arguments.json, found.facts(), found.print)
+
+
+def _check_steps(arguments: argparse.Namespace, config: MaskConfig) -> None:
+    step, total_steps = arguments.step or 0, arguments.steps or 0
+    if config.final_rate is None and not (arguments.step is arguments.steps is None):
+        raise ValueError("--step and --steps go with --final-rate; without it the rate is the same at every step")
+    if config.final_rate is not None and total_steps < 1:
+        raise ValueError("--final-rate is the rate at the last step: say with --steps how many there are, at least 1")
+    if not 0 <= step <= total_steps:
+        raise ValueError(f"--step must lie between 0 and --steps {total_steps}, got {step}")
+    for name, least in (("show", 0), ("sample", 1), ("epoch", 0)):
+        if getattr(arguments, name) < least:
+            raise ValueError(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
+
+
+def _check_source(arguments: argparse.Namespace) -> None:
+    """Rows come from a prepared folder, or from texts and a tokenizer."""
+    if arguments.data is not None:
+        if arguments.text or arguments.tokenizer:
+            raise ValueError("--data brings rows and tokenizer of its own; give it alone, or --tokenizer and texts")
+        if not (arguments.data / "manifest.json").is_file():
+            raise ValueError(
+                f"--data {arguments.data} is no folder of prepared data (it has no manifest.json); "
+                f"'bertkit prepare' makes one, or finishes it"
+            )
+    elif not (arguments.tokenizer and arguments.text):
+        raise ValueError("inspect-masks needs --data FOLDER, or --tokenizer PATH and texts")
+    else:
+        check_tokenizer(arguments.tokenizer)
+        if not all(text.strip() for text in arguments.text):
+            raise ValueError("a text to mask is empty")
