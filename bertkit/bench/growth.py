@@ -89,7 +89,7 @@ def _seek_rows(folder: Path, quick: bool) -> list[Row]:
     plan = Plan(len(rows), 32, seed=0)
 
     def seek(step: int):
-        return lambda: next(load_steps(rows, plan, collator, first_step=step, last_step=step + 1, micro_batch=32))
+        return lambda: next(load_steps(rows, plan, collator, range(step, step + 1), micro_batch=32))
 
     timings = interleaved({str(step): seek(step) for step in _LATE}, rounds=5 if quick else 25)
     return [compare(f"seek step {step:,}", 1, "batches/s", {"ours": timings[str(step)]}) for step in _LATE]
@@ -178,8 +178,7 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
             inputs.train,
             plan,
             collator,
-            first_step=0,
-            last_step=_TRAINED_STEPS,
+            range(_TRAINED_STEPS),
             micro_batch=recipe.train.micro_batch,
         )
         first = next(steps)

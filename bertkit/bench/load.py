@@ -73,5 +73,5 @@ def _measure(tokenizer: Tokenizer, rows: Rows, unit: Literal["token", "word", "s
 
 def _endless(rows: Rows, collator: MaskingCollator) -> Iterator[PackedBatch]:
     plan = Plan(len(rows), _STEP.rows, seed=0)
-    steps = load_steps(rows, plan, collator, first_step=0, last_step=10**9, micro_batch=_STEP.rows)
+    steps = load_steps(rows, plan, collator, range(10**9), micro_batch=_STEP.rows)
     return (batch for _, (batch,) in steps)

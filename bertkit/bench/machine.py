@@ -127,7 +127,7 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
     tokenizer = load_tokenizer(rows_folder / "tokenizer")
     collator = MaskingCollator.from_config(tokenizer, recipe.mask, seed=0, total_steps=10**9, layout="packed")
     plan = Plan(len(rows), num_rows, seed=0)
-    batches = load_steps(rows, plan, collator, first_step=0, last_step=10**9, micro_batch=num_rows)
+    batches = load_steps(rows, plan, collator, range(10**9), micro_batch=num_rows)
     _, (batch,) = next(batches)
     num_tokens, num_targets = len(batch.input_ids), len(batch.target_ids)
 

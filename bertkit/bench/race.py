@@ -126,7 +126,7 @@ def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
         inputs.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
     )
     batches_of_steps = load_steps(
-        inputs.train, plan, collator, first_step=0, last_step=total_steps, micro_batch=recipe.train.micro_batch
+        inputs.train, plan, collator, range(total_steps), micro_batch=recipe.train.micro_batch
     )
     rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
     state = LoopState(seconds=time.perf_counter() - start)

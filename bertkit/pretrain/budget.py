@@ -41,8 +41,7 @@ def seconds_per_row(recipe: Recipe, inputs: Inputs, trainable: Trainable) -> flo
         MaskingCollator.from_config(
             inputs.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=10**9, layout="packed"
         ),
-        first_step=0,
-        last_step=10**9,
+        range(10**9),
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
         micro_batch=recipe.train.micro_batch,

@@ -15,15 +15,14 @@ def load_steps(
     rows: Rows,
     plan: Plan,
     collator: MaskingCollator,
+    steps: range,
     *,
-    first_step: int,
-    last_step: int,
     rank: int = 0,
     world_size: int = 1,
     micro_batch: int,
     num_workers: int = 0,
 ) -> Iterator[tuple[int, list[PackedBatch]]]:
-    """The micro-batches of this rank for the steps from `first_step` up to, not including, `last_step`.
+    """The micro-batches of this rank for each of the steps.
 
     The rows of a step are split in order over the ranks, then into micro-batches of `micro_batch` rows. What a batch
     holds does not depend on the number of workers.
@@ -33,13 +32,13 @@ def load_steps(
     batches: torch.utils.data.DataLoader = torch.utils.data.DataLoader(
         _Steps(rows, plan, collator, rank, world_size, micro_batch),  # type: ignore[arg-type]
         batch_size=None,
-        sampler=range(first_step, last_step),
+        sampler=steps,
         num_workers=num_workers,
         prefetch_factor=4 if num_workers else None,
         # Without its own generator the loader would draw from the global one.
         generator=torch.Generator(),
     )
-    for step, arrays in zip(range(first_step, last_step), batches, strict=True):
+    for step, arrays in zip(steps, batches, strict=True):
         yield step, [_as_tensors(batch) for batch in arrays]
 
 

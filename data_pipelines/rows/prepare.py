@@ -1,6 +1,5 @@
 """A corpus and a tokenizer enter, a folder of token shards leaves, once, outside of any training process."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,13 +12,13 @@ import numpy as np
 
 from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
-from data_pipelines.rows.cutting import RowBuilder
-from data_pipelines.rows.encode import encode_ahead, encoder
+from data_pipelines.rows.encode import Encoded, encode_ahead, encoder
+from data_pipelines.rows.filling import PrepareState, ShardFiller, read_state
 from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
-from data_pipelines.rows.shards import ShardWriter, check_files, open_rows
+from data_pipelines.rows.shards import check_files, open_rows
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import Document, corpus_bytes, document_hash, read_documents
+from data_pipelines.text.corpus import Document, corpus_bytes, read_documents
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
 
@@ -27,8 +26,6 @@ _BATCH_TOKENS = 1 << 14
 """About as many are encoded at once by each thread; a token takes some hundred bytes until it lies in an array."""
 _AHEAD_TOKENS = 1 << 19
 """About as many at most are being encoded, which bounds the memory on any number of cores."""
-_WRITTEN_TOKENS = 1 << 17
-"""About as many are written at once."""
 _ESTIMATE_CHARS = 1 << 16
 
 
@@ -79,29 +76,31 @@ def prepare(
     folder = Path(folder) / part.folder if part else Path(folder)
     tokenizer = load_tokenizer(tokenizer_path)
     _check_tokenizer(tokenizer, tokenizer_path)
-    state = _read_state(folder)
-    known = state["identity"]["sources"] if state else ()
+    state = read_state(folder)
+    known = state.identity["sources"] if state else ()
     identity = identify(corpus, tokenizer, config, part or Part(), known)
     if segmenter is not None:
         identity["prepare"]["segmenter"] = _name_of(segmenter)
     if state:
-        refuse_other(identity, state["identity"], folder)
+        refuse_other(identity, state.identity, folder)
         for split in SPLITS:
-            check_files(folder, state["shards"][split])
-        if "fingerprint" in state:
+            check_files(folder, state.shards[split])
+        if state.finished:
             return folder
     if segmenter is None and config.segmenter == "jieba":
         segmenter = jieba_segmenter()
     estimate = _estimate(corpus, tokenizer, part or Part())
     if not state:
-        state = {"identity": identity, "documents": 0, "chars": 0, "shards": {split: [] for split in SPLITS}}
+        state = PrepareState.start(identity)
         folder.mkdir(parents=True, exist_ok=True)
-        durable.replace_file(folder / PROGRESS, durable.json_bytes(state))
+        state.save(folder)
     _check_disk(folder, estimate, state)
-    _fill(folder, state, corpus, tokenizer, config, part or Part(), segmenter, estimate, report)
+    documents = islice(_documents_of_part(read_documents(corpus), part or Part()), state.documents, None)
+    filler = ShardFiller(folder, state, tokenizer, config)
+    _fill(filler, documents, encoder(tokenizer, segmenter), estimate, report)
     if not part:  # what one part lacks, another may have
-        _check_maskable(folder, state["shards"], tokenizer, tokenizer_path)
-    _finish(folder, tokenizer, identity, state["shards"])
+        _check_maskable(folder, state.shards, tokenizer, tokenizer_path)
+    _finish(folder, tokenizer, identity, state.shards)
     return folder
 
 
@@ -161,32 +160,26 @@ def _name_of(segmenter: Segmenter) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _read_state(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished folder, the progress of an unfinished one, None for a new one."""
-    if (folder / MANIFEST).exists():
-        return read_manifest(folder)
-    if (folder / PROGRESS).exists():
-        try:
-            state = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-            state["identity"]["sources"], state["documents"], state["chars"]
-            # Before its first shard a preparation has nothing to go on with, nor to refuse another corpus for.
-            return state if any(state["shards"][split] for split in SPLITS) else None
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{folder / PROGRESS} is damaged ({error}); remove {folder} and start again") from None
-    first = durable.temporary_path(folder / PROGRESS)  # a kill before any file is complete leaves this one
-    if folder.is_file() or (folder.is_dir() and any(path.name != first.name for path in folder.iterdir())):
-        raise ValueError(f"{folder} holds something that is no prepared data; choose another folder")
-    return None
-
-
 def _check_tokenizer(tokenizer: Tokenizer, path: Path | str) -> None:
     for role in ("cls", "sep", "mask"):
         if getattr(tokenizer.special, f"{role}_id") is None:
             raise ValueError(f"the tokenizer {path} has no {role} token, which masked-language modelling needs")
 
 
-def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> dict[str, float | None]:
-    """Characters in all and tokens per character, from the corpus's size and its first documents."""
+class Estimate(NamedTuple):
+    """What the corpus's size and its first documents say beforehand."""
+
+    chars: float | None
+    """None where the size is unknown."""
+    tokens_per_char: float
+    bytes_per_token: float
+
+    @property
+    def num_bytes(self) -> int | None:
+        return None if self.chars is None else int(self.chars * self.tokens_per_char * self.bytes_per_token)
+
+
+def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> Estimate:
     texts = [document.text for document in next(_batches(read_documents(corpus), _ESTIMATE_CHARS), [])]
     if not texts:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text")
@@ -194,87 +187,42 @@ def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> dict[st
     tokens = sum(len(encoding) for encoding in tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False))
     bytes_per_char = sum(len(text.encode()) for text in texts) / chars
     size = corpus_bytes(corpus)
-    return {
-        "chars": None if size is None else size / bytes_per_char / part.of,
-        "tokens_per_char": tokens / chars,
-        "bytes_per_token": (2 if tokenizer.vocab_size <= 2**16 else 4) + 1 / 8 + 0.2,
-    }
+    return Estimate(
+        chars=None if size is None else size / bytes_per_char / part.of,
+        tokens_per_char=tokens / chars,
+        bytes_per_token=(2 if tokenizer.vocab_size <= 2**16 else 4) + 1 / 8 + 0.2,
+    )
 
 
-def _check_disk(folder: Path, estimate: dict[str, Any], state: dict[str, Any]) -> None:
-    needed = _estimated_bytes(estimate)
-    if needed is None:
+def _check_disk(folder: Path, estimate: Estimate, state: PrepareState) -> None:
+    if estimate.num_bytes is None:
         return
-    needed -= sum(entry["tokens"]["size"] for split in SPLITS for entry in state["shards"][split])
-    free = shutil.disk_usage(folder).free
+    written = sum(entry["tokens"]["size"] for split in SPLITS for entry in state.shards[split])
+    needed, free = estimate.num_bytes - written, shutil.disk_usage(folder).free
     if needed > free:
         raise OSError(f"{folder}: the shards need about {needed:,} bytes, {free:,} are free")
 
 
-def _estimated_bytes(estimate: dict[str, Any]) -> int | None:
-    if estimate["chars"] is None:
-        return None
-    return int(estimate["chars"] * estimate["tokens_per_char"] * estimate["bytes_per_token"])
-
-
-def _fill(folder, state, corpus, tokenizer, config, part, segmenter, estimate, report) -> None:
-    """Read on after the last full shard, encode, and write shard after shard."""
-    shards = state["shards"]
-    builders = {split: RowBuilder(tokenizer.special, config) for split in SPLITS}
-    finished = sum(entry["num_tokens"] for split in SPLITS for entry in shards[split])
-    writers: dict[str, ShardWriter] = {}
-
-    def write(split: str) -> None:
-        if split not in writers:
-            writers[split] = ShardWriter(folder, f"{split}-{len(shards[split]):05d}", tokenizer.vocab_size)
-        writers[split].add(builders[split].take())
-
-    def finish_shards() -> None:
-        for split in SPLITS:
-            if builders[split].num_tokens:
-                write(split)
-            if split in writers:
-                shards[split].append(writers.pop(split).close())
-                builders[split].end_row()
-        durable.replace_file(folder / PROGRESS, durable.json_bytes(state))
-
-    def tell(held: int) -> None:
-        report(
-            Progress(
-                chars=state["chars"],
-                total_chars=None if estimate["chars"] is None else int(estimate["chars"]),
-                tokens=finished + held,
-                estimated_bytes=_estimated_bytes(estimate),
-            )
-        )
-
-    tell(held=0)
-    documents = islice(_documents_of_part(read_documents(corpus), part), state["documents"], None)
-    validation = state.get("validation", False)  # what goes on may be the rest of a long document
-    batch_chars, ahead_chars = (int(n / max(estimate["tokens_per_char"], 0.01)) for n in (_BATCH_TOKENS, _AHEAD_TOKENS))
-    encoding = encode_ahead(_batches(documents, batch_chars), encoder(tokenizer, segmenter), ahead_chars)
-    with closing(encoding):
+def _fill(
+    filler: ShardFiller,
+    documents: Iterator[Document],
+    encode: Callable[[list[Document]], Encoded],
+    estimate: Estimate,
+    report: Callable[[Progress], None],
+) -> None:
+    """Encode documents on all cores and lay them into shards; report before the first batch and after each."""
+    batch_chars, ahead_chars = (int(n / max(estimate.tokens_per_char, 0.01)) for n in (_BATCH_TOKENS, _AHEAD_TOKENS))
+    report(_progress(filler, estimate))
+    with closing(encode_ahead(_batches(documents, batch_chars), encode, ahead_chars)) as encoding:
         for batch, encoded in encoding:
-            flags: dict[str, list[bool]] = {split: [] for split in SPLITS}
-            for document in batch:
-                if not document.continued:
-                    validation = document_hash(document.text, "validation") < config.validation_share * 2**64
-                flags["train"].append(not validation)
-                flags["validation"].append(validation and not document.repeat)
-            for split, builder in builders.items():
-                builder.add(*encoded.choose(flags[split]))
-                if builder.num_tokens >= _WRITTEN_TOKENS:
-                    write(split)
-            state["validation"] = validation
-            state["documents"] += len(batch)
-            state["chars"] += sum(len(document.text) for document in batch)
-            held = sum(writer.num_tokens for writer in writers.values())
-            held += sum(builder.num_tokens for builder in builders.values())
-            tell(held)
-            if held >= config.shard_tokens:
-                finish_shards()
-                finished += held
-    finish_shards()
+            filler.add(batch, encoded)
+            report(_progress(filler, estimate))
+    filler.close_shards()
+
+
+def _progress(filler: ShardFiller, estimate: Estimate) -> Progress:
+    total_chars = None if estimate.chars is None else int(estimate.chars)
+    return Progress(filler.state.chars, total_chars, filler.num_tokens, estimate.num_bytes)
 
 
 def _documents_of_part(documents: Iterator[Document], part: Part) -> Iterator[Document]:

@@ -101,7 +101,7 @@ def test_prepare_says_what_it_did_and_that_it_is_done(home, tmp_path, capsys):
     [(0, "0.1 kB"), (1_234, "1.2 kB"), (49_000, "49.0 kB"), (2_500_000, "2.5 MB"), (1_250_000_000_000, "1,250.0 GB")],
 )
 def test_the_estimate_is_shown_in_a_fitting_unit(home, tmp_path, monkeypatch, capsys, num_bytes, shown):
-    monkeypatch.setattr(module, "_estimated_bytes", lambda estimate: num_bytes)
+    monkeypatch.setattr(module.Estimate, "num_bytes", num_bytes)
     monkeypatch.setattr(module, "_check_disk", lambda *arguments: None)
     assert main(["prepare", *sources(home), "--out", str(tmp_path / "data")]) == 0
     assert f"about {shown} of shards to write\n" in capsys.readouterr().out

@@ -26,8 +26,6 @@ KNOWN_FOLDERS = {
 }
 KNOWN_FUNCTIONS = {
     "bertkit/bench/machine.py: measure_recipe",
-    "data_pipelines/masks/loader.py: load_steps",
-    "data_pipelines/rows/prepare.py: _fill",
 }
 KNOWN_UNTESTED = {
     "bertkit/model/encoder.py",

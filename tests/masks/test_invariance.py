@@ -71,7 +71,7 @@ def test_workers_ranks_batches_and_resumes_do_not_change_a_mask(
     mask = MaskConfig(unit=unit, count=count, final_rate=final_rate)
     ranks = [
         load_steps(
-            rows, plan, collator(mask), first_step=first_step, last_step=NUM_STEPS,
+            rows, plan, collator(mask), range(first_step, NUM_STEPS),
             rank=rank, world_size=world_size, micro_batch=micro_batch, num_workers=num_workers,
         )
         for rank in range(world_size)

@@ -38,7 +38,7 @@ def collator(folder, **options):
 
 def load(folder, first=0, last=12, **options):
     rows = open_rows(folder)
-    settings = {"first_step": first, "last_step": last, "micro_batch": 4} | options
+    settings = {"steps": range(first, last), "micro_batch": 4} | options
     return list(load_steps(rows, Plan(len(rows), 12, seed=1), collator(folder, final_rate=0.3), **settings))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from grammar import write_corpus
 
+from data_pipelines.rows import filling
 from data_pipelines.rows import prepare as module
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
@@ -15,7 +16,7 @@ from data_pipelines.vocab.tokenizer import train_tokenizer
 @pytest.fixture
 def small_batches(monkeypatch):
     monkeypatch.setattr(module, "_BATCH_TOKENS", 500)
-    monkeypatch.setattr(module, "_WRITTEN_TOKENS", 300)
+    monkeypatch.setattr(filling, "_WRITTEN_TOKENS", 300)
 
 
 @pytest.fixture(scope="module")

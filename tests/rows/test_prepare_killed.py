@@ -113,10 +113,10 @@ def kill_at_every_report(corpus, tokenizer, config, tmp_path):
 
 KILLED = """
 import sys, time
-from data_pipelines.rows import prepare as module
+from data_pipelines.rows import filling, prepare as module
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.rows.config import PrepareConfig
-module._BATCH_TOKENS, module._WRITTEN_TOKENS = 500, 300
+module._BATCH_TOKENS, filling._WRITTEN_TOKENS = 500, 300
 config = PrepareConfig(seq_len=32, shard_tokens=600, validation_share=0.1)
 def report(progress):
     print(flush=True)

@@ -22,6 +22,7 @@ from data_pipelines.vocab.tokenizer import train_tokenizer
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A prepared folder of several shards."""
+    from data_pipelines.rows import filling
     from data_pipelines.rows import prepare as module
 
     folder = tmp_path_factory.mktemp("shards")
@@ -29,7 +30,7 @@ def made(tmp_path_factory):
     train_tokenizer(corpus, TokenizerConfig(vocab_size=200), folder / "tokenizer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BATCH_TOKENS", 750)
-        patch.setattr(module, "_WRITTEN_TOKENS", 500)
+        patch.setattr(filling, "_WRITTEN_TOKENS", 500)
         config = PrepareConfig(seq_len=32, shard_tokens=1000, validation_share=0.1)
         prepare(corpus, folder / "tokenizer", config, folder / "data")
     return folder / "data"
