@@ -45,6 +45,6 @@ def progress_bar(title: str) -> Iterator[Update]:
     print(f"{title}: done in {time.monotonic() - start:.1f} s", file=sys.stderr)
 
 
-def printable(text: str) -> str:
-    """Control codes in somebody's text are shown, not obeyed."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+def printable(text: str, lines: bool = False) -> str:
+    """Control codes in somebody's text are shown, not obeyed. With `lines`, line breaks stay."""
+    return "".join(char if char.isprintable() or (lines and char == "\n") else repr(char)[1:-1] for char in text)

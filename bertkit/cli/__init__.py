@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 
 from bertkit.cli.answers import check_json, settle_json
 from bertkit.cli.plugins import import_plugins
+from bertkit.terminal import printable
 
 
 class Verb(NamedTuple):
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("BERTKIT_TRACEBACK"):
             raise
         message = _told(error) if isinstance(error, OSError) else str(error)
-        print(f"bertkit: {printable(message)}", file=sys.stderr)
+        print(f"bertkit: {printable(message, lines=True)}", file=sys.stderr)
         return 2
 
 
@@ -101,7 +102,7 @@ class Parser(argparse.ArgumentParser):
         elif choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             match = nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
             message += f"; did you mean {match!r}?" if match else ""
-        print(f"{self.prog}: {printable(message)}\nTry '{self.prog} --help'.", file=sys.stderr)
+        print(f"{self.prog}: {printable(message, lines=True)}\nTry '{self.prog} --help'.", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -167,8 +168,3 @@ def _told(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"there is no folder {path.parent}" if not path.parent.is_dir() else f"there is no {path}"
     return f"{path}: {error.strerror}"
-
-
-def printable(text: str) -> str:
-    """Terminal control codes in a message (they may come from a file) are shown, not obeyed."""
-    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)

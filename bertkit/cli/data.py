@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import PRINTED, add_json, answer
 from bertkit.config.fields import add_flags, from_flags
+from bertkit.terminal import printable
 from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
@@ -130,7 +131,7 @@ def _examine(tokenizer: "Tokenizer", corpus: CorpusConfig, max_documents: int = 
 
 
 def _print_diagnosis(found: "Diagnosis") -> None:
-    examples = ", ".join(f"{_shown(text)} {count}×" for text, count in found.unknown_examples)
+    examples = ", ".join(f"{printable(text)} {count}×" for text, count in found.unknown_examples)
     lines = [
         (
             "examined",
@@ -252,7 +253,3 @@ def _size(num_bytes: int) -> str:
     if num_bytes < 1e6:
         return f"{max(num_bytes / 1e3, 0.1):.1f} kB"
     return f"{num_bytes / 1e6:,.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:,.1f} GB"
-
-
-def _shown(text: str) -> str:
-    return "".join(char if char.isprintable() else "�" for char in text)

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertkit.cli import printable
 from bertkit.cli.answers import add_json, answer, json_lines
 from bertkit.hf.folder import check_named, resolve
+from bertkit.terminal import printable
 
 if TYPE_CHECKING:
     from bertkit.evaluate.fill import Filled
@@ -77,7 +77,7 @@ def _fill(arguments: Namespace) -> int:
                 if number is None:
                     raise
                 # One bad line of many does not stop the rest.
-                print(f"bertkit: standard input, line {number}: {printable(str(error))}", file=sys.stderr)
+                print(f"bertkit: standard input, line {number}: {printable(str(error), lines=True)}", file=sys.stderr)
                 status = 2
                 continue
             masks = [[candidate._asdict() for candidate in candidates] for candidates in filled.masks]
@@ -86,7 +86,7 @@ def _fill(arguments: Namespace) -> int:
 
 
 def _show_filled(filled: "Filled") -> None:
-    print(printable(filled.text))
+    print(printable(filled.text, lines=True))
     for number, candidates in enumerate(filled.masks, start=1):
         if len(filled.masks) > 1:
             print(f"  mask {number}")

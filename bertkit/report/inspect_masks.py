@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bertkit.terminal import Update
+from bertkit.terminal import Update, printable
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
@@ -159,14 +159,14 @@ def _row_text(tokenizer: Tokenizer, rows: RowBatch, batch: PackedBatch, row: int
     backend = tokenizer.backend
     line = Text()
     for place in range(start, end):
-        was = _printable(backend.id_to_token(int(rows.ids_T[place])))
+        was = printable(backend.id_to_token(int(rows.ids_T[place])) or "?")
         kind = kinds.get(place)
         if kind is None:
             line.append(was + " ", "dim" if batch.input_ids[place] in tokenizer.special.special_ids else "")
         elif kind == KEPT:
             line.append(f"={was} ", _STYLES[KEPT])
         else:
-            now = _printable(backend.id_to_token(int(batch.input_ids[place])))
+            now = printable(backend.id_to_token(int(batch.input_ids[place])) or "?")
             line.append(f"{was}{_SIGNS[kind]}→{now} ", _STYLES[kind])
     return line
 
@@ -182,8 +182,3 @@ def _table(title: str, rates: list[MaskRate]) -> Table:
 
 def _expected(share: float) -> str:
     return "0" if not share else f"{share:.2%}" if share >= 0.01 else f"{share:.3%}"
-
-
-def _printable(token: str | None) -> str:
-    """Corpus text must not steer the terminal."""
-    return "".join(char if char.isprintable() else "�" for char in token or "?")

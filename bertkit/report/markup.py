@@ -79,11 +79,6 @@ def absent(reason: str) -> Html:
     return tag("p", f"Left out: {reason}.", class_="absent")
 
 
-def printable(text: str) -> str:
-    """Control characters are shown as a sign instead of doing whatever they do."""
-    return "".join(char if char.isprintable() else "�" for char in text)
-
-
 _VOID = {"meta", "link", "br", "input"}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bertkit.report.markup import printable
+from bertkit.terminal import printable
 
 if TYPE_CHECKING:
     from bertkit.config.recipe import Recipe

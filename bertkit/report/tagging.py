@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from bertkit.report.markup import Html, bar, join, printable, table, tag
+from bertkit.report.markup import Html, bar, join, table, tag
 from bertkit.report.runs import Run, number
+from bertkit.terminal import printable
 
 _MOST_LABELS = 30
 _MOST_SENTENCES = 20
