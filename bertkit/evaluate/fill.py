@@ -4,7 +4,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -16,13 +15,11 @@ from bertkit.hf.matching import check_vocabulary
 from bertkit.hf.models import load_with_head
 from bertkit.model.heads import MaskedLM
 from bertkit.model.packing import pack
+from data_pipelines.vocab.marks import INSIDE, SPACES, word_mark
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
 MASK = "[MASK]"
 Order = Literal["left-to-right", "easiest-first"]
-
-
-PIECE = "##"
 
 
 class Candidate(NamedTuple):
@@ -56,7 +53,7 @@ class FillMask:
         self.mask_id = tokenizer.special.mask_id
         self.mask_token = self._token(self.mask_id)
         self.special_ids = sorted(tokenizer.special.special_ids)
-        self.mark = _word_mark(self.backend.get_vocab())
+        self.mark = word_mark(self.backend.get_vocab())
 
     def __call__(self, text: str, top_k: int = 5, order: Order = "left-to-right") -> Filled:
         if order not in get_args(Order):
@@ -81,11 +78,11 @@ class FillMask:
             ids_T[place] = found[place][0].id
         in_order = [masks[place] for place in places]
         tokens = [candidates[0].token for candidates in in_order]
-        return Filled(_filled(text, tokens, spaced=self.mark in ("Ġ", "▁")), in_order)
+        return Filled(_filled(text, tokens, spaced=self.mark in SPACES), in_order)
 
     def _as_trained(self, text: str) -> str:
         """Where a word's token begins with its space, a mask stands for both."""
-        if self.mark in ("Ġ", "▁"):
+        if self.mark in SPACES:
             text = re.sub(r"\s+" + re.escape(MASK), MASK, text)
         return text.replace(MASK, self.mask_token)
 
@@ -106,8 +103,8 @@ class FillMask:
     def _spelled(self, token_id: int) -> str:
         token = self._token(token_id)
         text = self.backend.decode([token_id], skip_special_tokens=False).strip() or token
-        is_piece = self.mark in ("Ġ", "▁") and not token.startswith(self.mark)
-        return PIECE + text if is_piece else text
+        is_inside = self.mark in SPACES and not token.startswith(self.mark)
+        return INSIDE + text if is_inside else text
 
     def _token(self, token_id: int) -> str:
         token = self.backend.id_to_token(token_id)
@@ -115,19 +112,12 @@ class FillMask:
         return token
 
 
-def _word_mark(vocabulary: Iterable[str]) -> str:
-    """How a vocabulary shows where words start: pieces begin with ##, or words with Ġ or ▁; else nothing."""
-    shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in (PIECE, "Ġ", "▁")}
-    mark = max(shown, key=lambda mark: shown[mark])
-    return mark if shown[mark] else ""
-
-
 def _filled(text: str, tokens: list[str], spaced: bool = False) -> str:
     """The text with its masks replaced. `spaced` says that every token that starts a word has a space before it."""
     filled, *rest = text.split(MASK)
     for token, after in zip(tokens, rest, strict=True):
-        if token.startswith(PIECE) and len(token) > len(PIECE):
-            filled = filled.rstrip() + token.removeprefix(PIECE) + after
+        if token.startswith(INSIDE) and len(token) > len(INSIDE):
+            filled = filled.rstrip() + token.removeprefix(INSIDE) + after
         else:
             is_close = bool(filled) and not filled[-1].isspace()
             apart = is_close and (spaced or (_joins(filled[-1]) and _joins(token[0])))

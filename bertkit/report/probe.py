@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.terminal import printable
+from data_pipelines.vocab.marks import INSIDE
 
 if TYPE_CHECKING:
     from bertkit.config.recipe import Recipe
@@ -169,7 +170,7 @@ def spelled(backend: Any, index: int, marked: bool = False) -> tuple[str, bool]:
     """A token as a reader would write it, and whether it goes on with the word before it. `marked` keeps the sign of
     a piece that goes on (##ing), for a token that stands by itself."""
     token = backend.id_to_token(index) or "?"
-    if token.startswith("##") and len(token) > 2:
+    if token.startswith(INSIDE) and token != INSIDE:
         return printable(token if marked else token[2:]), True
     if type(backend.decoder).__name__ != "ByteLevel":
         return printable(token), False

@@ -10,6 +10,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+from data_pipelines.text.characters import IDEOGRAPHS, KANA
+
 Places = list[tuple[int, int]]
 """(start, end) of each word, in characters."""
 
@@ -151,19 +153,16 @@ def _parts(hyphens: bool) -> re.Pattern[str]:
     """What a word can be, the first that fits: address, name with @ or #, number, initials, emoji, one Chinese or
     Japanese character, letters, a repeated mark, any one character."""
     marks = _marks()
-    letter = rf"[^\s{marks}{_IDEOGRAPHS}]"
+    letter = rf"[^\s{marks}{IDEOGRAPHS}{KANA}]"
     joint = "['’]" if hyphens else "['’‐-]"
     emoji = "[\U0001f000-\U0001faff☀-➿⬀-⯿]"
     return re.compile(
         r"(?:https?://|www\.)\S*[\w/]|[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|[@#]\w+"
         r"|\d+(?:[.,:/]\d+)+|(?:[^\W\d_]\.){2,}"
         rf"|{emoji}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{emoji})*"
-        rf"|[{_IDEOGRAPHS}]|{letter}+(?:{joint}{letter}+)*|([.!?=*_~-])\1+|.",
+        rf"|[{IDEOGRAPHS}{KANA}]|{letter}+(?:{joint}{letter}+)*|([.!?=*_~-])\1+|.",
         re.DOTALL,
     )
-
-
-_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 
 
 @cache

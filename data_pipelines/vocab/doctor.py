@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from data_pipelines.text.characters import IDEOGRAPHS
 from data_pipelines.vocab.tokenizer import Tokenizer
 
-# Chinese is written without spaces: each character counts, as BERT's own splitting has it.
-_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f"
-_WORD = re.compile(rf"[{_CHINESE}]|[^\W{_CHINESE}]+|[^\w\s]")
+_WORD = re.compile(rf"[{IDEOGRAPHS}]|[^\W{IDEOGRAPHS}]+|[^\w\s]")
 _BATCH = 256
 
 

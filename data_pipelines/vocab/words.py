@@ -2,11 +2,12 @@
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
+from data_pipelines.text.characters import is_ideograph
+from data_pipelines.vocab.marks import BYTE_LEVEL, INSIDE, SENTENCEPIECE, token_bytes, word_mark
 from data_pipelines.vocab.vocabulary import look_up
 
 Segmenter = Callable[[str], Iterable[str]]
@@ -15,8 +16,6 @@ Segmenter = Callable[[str], Iterable[str]]
 _LETTER, _DIGIT, _OTHER, _SPACE, _MARK, _IDEOGRAPH, _CONTRACTION = range(7)
 # Byte-level BPE takes them for words of their own, whatever stands behind them.
 _CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
-# The blocks of CJK unified and compatibility ideographs.
-_IDEOGRAPHS = (("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U000323af"))
 
 
 class WordTable(NamedTuple):
@@ -46,20 +45,20 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions and rare
     characters that are in pieces; what the tokenizer itself calls a word (`word_ids`) is exact.
     """
-    mark = _word_mark(vocabulary)
+    mark = word_mark(vocabulary)
     if mark is None:
         raise ValueError(
             "this vocabulary does not show where words start (no ##, Ġ or ▁); give every example its `word_ids`"
         )
-    if mark == "##":
+    if mark == INSIDE:
         return wordpiece_table(vocabulary, vocab_size)
     ideograph_V = ideograph_starts(vocabulary, vocab_size)
     always_V = np.ones(vocab_size, bool)
     class_V = np.full(vocab_size, _OTHER, np.int8)
     for token, index in vocabulary.items():
         always_V[index] = ideograph_V[index] or token.startswith((mark, "Ċ"))
-        class_V[index] = _character_class(_from_bytes(token) if mark == "Ġ" else token.lstrip(mark))
-    for token in _CONTRACTIONS if mark == "Ġ" else ():
+        class_V[index] = _character_class(_from_bytes(token) if mark == BYTE_LEVEL else token.lstrip(mark))
+    for token in _CONTRACTIONS if mark == BYTE_LEVEL else ():
         if token in vocabulary:
             always_V[vocabulary[token]], class_V[vocabulary[token]] = True, _CONTRACTION
     if mark in vocabulary:
@@ -69,20 +68,20 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
 
 def ideograph_starts(vocabulary: Mapping[str, int], vocab_size: int) -> np.ndarray:
     """(V,) bool: which tokens begin with a Chinese character, be it written out, in bytes, or only its first bytes."""
-    mark = _word_mark(vocabulary)
+    mark = word_mark(vocabulary)
     starts_V = np.zeros(vocab_size, bool)
     for token, index in vocabulary.items():
-        if mark == "Ġ":
-            raw = _raw_bytes(token).lstrip(b" ")
+        if mark == BYTE_LEVEL:
+            raw = token_bytes(token).lstrip(b" ")
             text = raw.decode("utf-8", errors="replace")
             # E4 to E9 begin the characters U+4000 to U+9FFF; alone, they are the first bytes of one.
-            starts_V[index] = _is_ideograph(text[:1]) or (text[:1] == "�" and 0xE4 <= raw[0] <= 0xE9)
-        elif not token.startswith("##"):
-            starts_V[index] = _is_ideograph(token.lstrip("▁")[:1])
+            starts_V[index] = is_ideograph(text[:1]) or (text[:1] == "�" and 0xE4 <= raw[0] <= 0xE9)
+        elif not token.startswith(INSIDE):
+            starts_V[index] = is_ideograph(token.lstrip(SENTENCEPIECE)[:1])
     return starts_V
 
 
-def wordpiece_table(vocabulary: Mapping[str, int], vocab_size: int, prefix: str = "##") -> WordTable:
+def wordpiece_table(vocabulary: Mapping[str, int], vocab_size: int, prefix: str = INSIDE) -> WordTable:
     """The table of a WordPiece vocabulary, whose tokens inside a word are written with the prefix."""
     always_V = np.ones(vocab_size, bool)
     always_V[[index for token, index in vocabulary.items() if token.startswith(prefix) and token != prefix]] = False
@@ -116,44 +115,16 @@ def jieba_segmenter() -> Segmenter:
     return jieba.cut
 
 
-def _word_mark(vocabulary: Mapping[str, int]) -> str | None:
-    """What a vocabulary writes at the start of a word (Ġ, ▁), or inside one (##)."""
-    # Where text has no spaces, hardly a token shows the mark: all bytes as tokens tell a byte-level vocabulary too.
-    if _byte_of_character().keys() <= vocabulary.keys():
-        return "Ġ"
-    # A byte-level vocabulary has a few tokens like "####" too: what most tokens show decides.
-    shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in ("##", "Ġ", "▁")}
-    mark = max(shown, key=lambda mark: shown[mark])
-    return mark if shown[mark] else None
-
-
 def _character_class(text: str) -> int:
     """The class of a token's first character; parts of a character count as letters, and so does what ends in one."""
     if not text or text.isspace():
         return _SPACE
     first = text.strip()[0]
-    if _is_ideograph(first):
+    if is_ideograph(first):
         return _LETTER if text.endswith("x") else _IDEOGRAPH
     return {"L": _LETTER, "M": _LETTER, "N": _DIGIT}.get(unicodedata.category(first)[0], _OTHER)
 
 
-def _is_ideograph(character: str) -> bool:
-    """Whether it is a Chinese character, as BERT's own tokenizer counts them (kana and hangul are none)."""
-    return any(first <= character <= last for first, last in _IDEOGRAPHS)
-
-
 def _from_bytes(token: str) -> str:
     """A byte-level token as text; bytes that are no whole character become a letter."""
-    return _raw_bytes(token).decode("utf-8", errors="replace").replace("�", "x")
-
-
-def _raw_bytes(token: str) -> bytes:
-    return bytes(_byte_of_character().get(char, 0x3F) for char in token)
-
-
-@cache
-def _byte_of_character() -> dict[str, int]:
-    """Byte-level BPE writes printable bytes as themselves and the others from U+0100 on, in order."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+    return token_bytes(token).decode("utf-8", errors="replace").replace("�", "x")
