@@ -146,19 +146,20 @@ def _recipe(place: Path, tokenizer_path: Path) -> Recipe:
 
 def measure_prepare(recipe: Recipe) -> dict[str, float]:
     """Raw text to finished shards."""
-    from bertkit.pretrain.inputs import prepare_inputs
+    from bertkit.pretrain.data import open_data
 
     with watched_memory() as memory:
         start = time.perf_counter()
-        prepare_inputs(recipe, loud=False)
+        open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
         seconds = time.perf_counter() - start
     return {"prepare_seconds": seconds, "prepare_mb": memory.most}
 
 
 def measure_train(recipe: Recipe) -> dict[str, float]:
     """A run on prepared text: to its first batch, then some steps."""
-    from bertkit.pretrain.build import build_model
-    from bertkit.pretrain.inputs import prepare_inputs
+    from bertkit.pretrain.data import open_data
+    from bertkit.pretrain.objectives import OBJECTIVES
+    from bertkit.pretrain.start_model import build_model
     from bertkit.run.loop import StepRules, run_steps
     from bertkit.run.optim import build_optimizers
     from bertkit.run.ranks import start_accelerator, wrap
@@ -168,19 +169,13 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
     with watched_memory() as memory:
         start = time.perf_counter()
-        inputs = prepare_inputs(recipe, loud=False)
-        bare = build_model(recipe, inputs)
+        data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
+        objective = OBJECTIVES[recipe.train.objective](recipe, data)
+        bare = build_model(recipe, data, objective)
         trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
-        inputs.train.token_counts()
-        plan = Plan(len(inputs.train), recipe.train.global_batch, recipe.run.seed)
-        collator = MaskingCollator.from_config(inputs.tokenizer, recipe.mask, seed=recipe.run.seed, layout="packed")
-        steps = load_steps(
-            inputs.train,
-            plan,
-            collator,
-            range(_TRAINED_STEPS),
-            micro_batch=recipe.train.micro_batch,
-        )
+        plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed)
+        collator, micro_batch = objective.make_collator(_TRAINED_STEPS), recipe.train.micro_batch
+        steps = load_steps(data.train, plan, collator, range(_TRAINED_STEPS), micro_batch=micro_batch)
         first = next(steps)
         start_seconds = time.perf_counter() - start
         state = LoopState()

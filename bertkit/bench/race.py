@@ -27,8 +27,9 @@ from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.cpu import keep_freed_memory
 from bertkit.evaluate.held_out import MASK_SEED, HeldOut
 from bertkit.pretrain.budget import decide_steps
-from bertkit.pretrain.build import build_model, warm_start
-from bertkit.pretrain.inputs import Inputs, prepare_inputs
+from bertkit.pretrain.data import PretrainingData, open_data
+from bertkit.pretrain.objectives import OBJECTIVES
+from bertkit.pretrain.start_model import build_model, warm_start
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.ranks import evaluating, start_accelerator, wrap
@@ -77,16 +78,16 @@ def bench_race(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = _recipe(folder, corpus, quick, race)
-        inputs = prepare_inputs(recipe)
-        if not len(inputs.validation):
+        data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+        if not len(data.validation):
             raise ValueError("--corpus has too few documents to hold any out; a blank line separates documents")
         announce(f"race, {race.their_steps} steps of theirs")
-        theirs = run_theirs(inputs, race)
+        theirs = run_theirs(data, race)
         announce(f"race, ours to a held-out loss of {theirs.loss:.3f}")
-        ours = run_ours(recipe, inputs, race, goal=theirs.loss)
+        ours = run_ours(recipe, data, race, goal=theirs.loss)
     arrived = ours.loss <= theirs.loss
     row = Row(
-        workload=f"race to a held-out loss of {theirs.loss:.3f}, 4×256 vocab {inputs.tokenizer.vocab_size}",
+        workload=f"race to a held-out loss of {theirs.loss:.3f}, 4×256 vocab {data.tokenizer.vocab_size}",
         ours=ours.seconds,
         theirs=theirs.seconds,
         ratio=theirs.seconds / ours.seconds if arrived else None,
@@ -97,69 +98,64 @@ def bench_race(
         f"of {theirs.loss:.4f}.",
         f"Ours: {_RECIPE} is at {ours.loss:.4f} after {ours.steps} steps"
         + ("." if arrived else ", the end of its budget: it did not get there."),
-        f"Both are asked for the same masked tokens of the same {_count(inputs, race)} held-out rows, off the clock.",
-        f"{'Generated text' if corpus is None else corpus}: {inputs.train.num_tokens / 1e6:.1f} M tokens to train on; "
+        f"Both are asked for the same masked tokens of the same {_count(data, race)} held-out rows, off the clock.",
+        f"{'Generated text' if corpus is None else corpus}: {data.train.num_tokens / 1e6:.1f} M tokens to train on; "
         f"{torch.get_num_threads()} threads. Each side ran once, theirs first.",
     ]
     return [row], notes
 
 
-def run_ours(recipe: Recipe, inputs: Inputs, race: Race, goal: float) -> Finish:
+def run_ours(recipe: Recipe, data: PretrainingData, race: Race, goal: float) -> Finish:
     """Train as the recipe says until the held-out loss is at most `goal`, or until the end."""
     keep_freed_memory()  # as `bertkit pretrain` does, and after theirs, which does not
     start = time.perf_counter()
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
-    bare = build_model(recipe, inputs)
-    start_seconds = warm_start(bare, recipe, inputs)
+    objective = OBJECTIVES[recipe.train.objective](recipe, data)
+    bare = build_model(recipe, data, objective)
+    start_seconds = warm_start(bare, recipe, data)
     trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
-    total_steps = decide_steps(recipe, inputs, trainable, start_seconds)
+    total_steps = decide_steps(recipe, data, objective, trainable, start_seconds)
     held_out = HeldOut(
-        inputs.validation,
-        inputs.tokenizer,
-        inputs.train.token_counts(),
+        data.validation,
+        data.tokenizer,
+        data.train.token_counts(),
         mask_rate=_MASK_RATE,
         max_rows=race.held_out_rows,
         micro_batch=race.their_batch,
     )
-    plan = Plan(len(inputs.train), batch_stages(total_steps, recipe.train), recipe.run.seed)
-    collator = MaskingCollator.from_config(
-        inputs.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
-    )
-    batches_of_steps = load_steps(
-        inputs.train, plan, collator, range(total_steps), micro_batch=recipe.train.micro_batch
-    )
+    plan = Plan(len(data.train), batch_stages(total_steps, recipe.train), recipe.run.seed)
+    collator, steps = objective.make_collator(total_steps), range(total_steps)
+    batches_of_steps = load_steps(data.train, plan, collator, steps, micro_batch=recipe.train.micro_batch)
     rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
     state = LoopState(seconds=time.perf_counter() - start)
     loss = math.inf
     for _ in run_steps(trainable, batches_of_steps, state, rules):
         if state.step % race.ask_every == 0 or state.step == total_steps:
             with evaluating(trainable) as evaluation:
-                scores = held_out.scores(*evaluation, evaluation.sum_over_ranks)
-            assert scores is not None
-            loss = scores["loss"]
+                loss = held_out.scores(*evaluation, evaluation.sum_over_ranks)["loss"]
             if loss <= goal:
                 break
     return Finish(loss, state.seconds, state.step)
 
 
-def run_theirs(inputs: Inputs, race: Race) -> Finish:
+def run_theirs(data: PretrainingData, race: Race) -> Finish:
     """The example's loop: its collator and model, its optimizer and schedule, in the order in which it does things."""
     import transformers
 
-    tokenizer = _their_tokenizer(inputs)
+    tokenizer = _their_tokenizer(data)
     torch.manual_seed(0)
     model = transformers.BertForMaskedLM(
         transformers.BertConfig(
-            vocab_size=inputs.tokenizer.vocab_size,
+            vocab_size=data.tokenizer.vocab_size,
             hidden_size=256,
             num_hidden_layers=4,
             num_attention_heads=4,
             intermediate_size=1024,
-            pad_token_id=inputs.tokenizer.special.pad_id,
+            pad_token_id=data.tokenizer.special.pad_id,
         )
     ).train()
     batches: torch.utils.data.DataLoader = torch.utils.data.DataLoader(
-        _Rows(inputs),  # type: ignore[arg-type]
+        _Rows(data),  # type: ignore[arg-type]
         batch_size=race.their_batch,
         shuffle=True,
         drop_last=True,
@@ -178,28 +174,26 @@ def run_theirs(inputs: Inputs, race: Race) -> Finish:
         optimizer.zero_grad()
     seconds = time.perf_counter() - start
     model.eval()
-    loss_at_end = held_out_loss(inputs, race, lambda ids, mask: model(ids, mask).logits)
+    loss_at_end = held_out_loss(data, race, lambda ids, mask: model(ids, mask).logits)
     return Finish(loss_at_end, seconds, race.their_steps)
 
 
 @torch.no_grad()
-def held_out_loss(inputs: Inputs, race: Race, logits: Callable[[Tensor, Tensor], Tensor]) -> float:
+def held_out_loss(data: PretrainingData, race: Race, logits: Callable[[Tensor, Tensor], Tensor]) -> float:
     """Mean over the masked tokens that `HeldOut` asks for, of a model that takes padded rows and a mask."""
     total = count = 0.0
-    for ids_BL, mask_BL, labels_BL in padded_questions(inputs, race):
+    for ids_BL, mask_BL, labels_BL in padded_questions(data, race):
         loss = F.cross_entropy(logits(ids_BL, mask_BL).flatten(0, 1), labels_BL.flatten(), reduction="sum")
         total, count = total + float(loss), count + float((labels_BL != -100).sum())
     return total / count if count else math.nan
 
 
-def padded_questions(inputs: Inputs, race: Race) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def padded_questions(data: PretrainingData, race: Race) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Ids, attention mask and labels (-100: not asked) of the held-out rows, masked as `HeldOut` masks them."""
-    collator = MaskingCollator.from_config(
-        inputs.tokenizer, MaskConfig(rate=_MASK_RATE), seed=MASK_SEED, layout="packed"
-    )
-    for start in range(0, _count(inputs, race), race.their_batch):
-        row_ids = np.arange(start, min(start + race.their_batch, _count(inputs, race)))
-        rows = inputs.validation.gather(row_ids)
+    collator = MaskingCollator.from_config(data.tokenizer, MaskConfig(rate=_MASK_RATE), seed=MASK_SEED, layout="packed")
+    for start in range(0, _count(data, race), race.their_batch):
+        row_ids = np.arange(start, min(start + race.their_batch, _count(data, race)))
+        rows = data.validation.gather(row_ids)
         batch = collator.collate_rows(rows, row_ids, np.zeros_like(row_ids), step=0)
         labels_T = torch.full_like(batch.input_ids, -100)
         labels_T[batch.target_index] = batch.target_ids
@@ -207,7 +201,7 @@ def padded_questions(inputs: Inputs, race: Race) -> Iterator[tuple[Tensor, Tenso
         ids_BL, mask_BL, labels_BL = (
             torch.nn.utils.rnn.pad_sequence(values.split(lengths), batch_first=True, padding_value=padding)
             for values, padding in (
-                (batch.input_ids, inputs.tokenizer.special.pad_id or 0),
+                (batch.input_ids, data.tokenizer.special.pad_id or 0),
                 (torch.ones_like(batch.input_ids), 0),
                 (labels_T, -100),
             )
@@ -218,8 +212,8 @@ def padded_questions(inputs: Inputs, race: Race) -> Iterator[tuple[Tensor, Tenso
 class _Rows:
     """The training rows as examples for their collator."""
 
-    def __init__(self, inputs: Inputs):
-        self.rows = inputs.train
+    def __init__(self, data: PretrainingData):
+        self.rows = data.train
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -243,18 +237,18 @@ def _recipe(folder: Path, corpus: str | None, quick: bool, race: Race) -> Recipe
     )
 
 
-def _their_tokenizer(inputs: Inputs) -> Any:
+def _their_tokenizer(data: PretrainingData) -> Any:
     import transformers
 
-    special = inputs.tokenizer.special
+    special = data.tokenizer.special
     named = {"pad": special.pad_id, "unk": special.unk_id, "cls": special.cls_id, "sep": special.sep_id}
     named["mask"] = special.mask_id
-    backend = inputs.tokenizer.backend
+    backend = data.tokenizer.backend
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend,
         **{f"{name}_token": backend.id_to_token(index) for name, index in named.items() if index is not None},
     )
 
 
-def _count(inputs: Inputs, race: Race) -> int:
-    return min(len(inputs.validation), race.held_out_rows)
+def _count(data: PretrainingData, race: Race) -> int:
+    return min(len(data.validation), race.held_out_rows)

@@ -23,6 +23,9 @@ Kept = Annotated[int, Range("[2, inf)")]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
+    objective: str = "masked-lm"
+    """What is learned: masked-lm, to say which tokens were masked."""
+
     steps: Annotated[int | None, Range("[0, 2**40]")] = None
     """Optimizer steps. Give one of steps, tokens and minutes."""
 

@@ -21,7 +21,7 @@ from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.results import SCORES
 from bertkit.finetune.train import finetune
-from bertkit.pretrain.inputs import prepare_inputs
+from bertkit.pretrain.data import open_data
 from bertkit.pretrain.train import pretrain
 from bertkit.report.inspect_masks import inspect_rows, rows_from_shards
 from bertkit.report.training_report import write_report
@@ -112,11 +112,11 @@ def _prepare_and_inspect(console: Console, recipe: Recipe) -> None:
     cache = Path(recipe.data.cache_dir or "")
     if any(cache.glob("rows/*/manifest.json")):
         _found(console, cache)
-    inputs = prepare_inputs(recipe)
-    console.print(f"{inputs.tokenizer.vocab_size:,} tokens in the vocabulary, {len(inputs.train):,} rows")
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    console.print(f"{data.tokenizer.vocab_size:,} tokens in the vocabulary, {len(data.train):,} rows")
 
     _stage(console, 3, "Look at the masks before training on them.", "masks")
-    inspect_rows(rows_from_shards(inputs.train.folder, 500), recipe.mask, seed=recipe.run.seed, epoch=0, show=1).print()
+    inspect_rows(rows_from_shards(data.train.folder, 500), recipe.mask, seed=recipe.run.seed, epoch=0, show=1).print()
 
 
 def _pretrain(console: Console, recipe: Recipe) -> int:

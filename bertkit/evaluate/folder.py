@@ -35,6 +35,8 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
     with tempfile.TemporaryDirectory() as scratch:
         prepare(sources, folder, PrepareConfig(seq_len=seq_len, validation_share=0.0), Path(scratch) / "rows")
         rows = open_rows(Path(scratch) / "rows", "train")
+        if not len(rows):
+            raise ValueError(f"the corpus {', '.join(corpus)} holds no text")
         held_out = HeldOut(
             rows,
             tokenizer,
@@ -44,8 +46,6 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
             micro_batch=config.micro_batch,
         )
         scores = held_out.scores(model.target_logits, device)
-    if scores is None:
-        raise ValueError(f"the corpus {', '.join(corpus)} holds no text")
     if config.words:
         texts = (document.text for document in read_documents(sources))
         pseudo = pseudo_perplexity(model, tokenizer, texts, max_words=config.words, seq_len=seq_len)

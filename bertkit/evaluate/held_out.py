@@ -24,7 +24,7 @@ class HeldOut:
 
     def __init__(
         self,
-        rows: Rows | None,
+        rows: Rows,
         tokenizer: Tokenizer,
         counts_V: np.ndarray,
         *,
@@ -32,7 +32,7 @@ class HeldOut:
         max_rows: int,
         micro_batch: int,
     ):
-        self._rows = rows if rows is not None and len(rows) else None
+        self._rows = rows
         self._collator = MaskingCollator.from_config(
             tokenizer, MaskConfig(rate=mask_rate), seed=MASK_SEED, layout="packed"
         )
@@ -46,11 +46,9 @@ class HeldOut:
         rank: int = 0,
         world_size: int = 1,
         sum_over_ranks: Callable[[Tensor], Tensor] = lambda tally: tally,
-    ) -> dict[str, Any] | None:
-        """Loss, perplexity and accuracy, also by bucket; None without rows. This rank asks for its share of the rows,
-        and `sum_over_ranks` adds up what all of them found."""
-        if self._rows is None:
-            return None
+    ) -> dict[str, Any]:
+        """Loss, perplexity and accuracy, also by bucket. This rank asks for its share of the rows, and
+        `sum_over_ranks` adds up what all of them found."""
         batches = evaluation_batches(
             self._rows,
             self._collator,

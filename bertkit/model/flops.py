@@ -17,13 +17,14 @@ def forward_flops(config: EncoderConfig, seq_len: int) -> int:
 
 def head_flops(model: ModelWithHead) -> int:
     """Of a head, for one target."""
-    return _flops_of_layers(model.head) + 2 * model.decoder_weights()
+    return layer_flops(model.head) + 2 * model.decoder_weights()
+
+
+def layer_flops(module: nn.Module) -> int:
+    """Of every linear layer, once."""
+    return 2 * sum(part.weight.numel() for part in module.modules() if isinstance(part, nn.Linear))
 
 
 @cache
 def _linear_flops(config: EncoderConfig) -> int:
-    return _flops_of_layers(outline_encoder(config).layers)
-
-
-def _flops_of_layers(module: nn.Module) -> int:
-    return 2 * sum(part.weight.numel() for part in module.modules() if isinstance(part, nn.Linear))
+    return layer_flops(outline_encoder(config).layers)

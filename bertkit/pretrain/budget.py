@@ -3,52 +3,54 @@
 import copy
 
 from bertkit.config.recipe import Recipe
-from bertkit.pretrain.inputs import Inputs
+from bertkit.pretrain.data import PretrainingData
+from bertkit.pretrain.objectives import Objective
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.ranks import Trainable, agree_on
 from bertkit.run.schedule import steps_for_rows
 from bertkit.run.state import LoopState, gather_state, restore_state
-from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
 
 _WARM_UP_STEPS, _MEASURED_STEPS = 2, 3
 _MEASURED_SHARE, _MEASURED_SECONDS = 0.05, 10.0
+_ENDLESS = 10**9
 
 
-def decide_steps(recipe: Recipe, inputs: Inputs, trainable: Trainable, spent: float = 0.0) -> int:
+def decide_steps(
+    recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, spent: float = 0.0
+) -> int:
     """How many steps fit the recipe's budget, of which `spent` seconds are gone. Model and optimizers are left as
     they were."""
     train = recipe.train
     if train.steps is not None:
         return train.steps
     if train.tokens is not None:
-        return steps_for_rows(train.tokens * len(inputs.train) / inputs.train.num_tokens, train)
+        return steps_for_rows(train.tokens * len(data.train) / data.train.num_tokens, train)
     assert train.minutes is not None
-    seconds = seconds_per_row(recipe, inputs, trainable)
+    long_enough = min(_MEASURED_SECONDS, _MEASURED_SHARE * train.minutes * 60)
+    seconds = seconds_per_row(recipe, data, objective, trainable, long_enough)
     return agree_on(trainable.accelerator, steps_for_rows(max(0.0, train.minutes * 60 - spent) / seconds, train))
 
 
-def seconds_per_row(recipe: Recipe, inputs: Inputs, trainable: Trainable) -> float:
-    """Time a few real steps, then put weights and moments back."""
+def seconds_per_row(
+    recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, long_enough: float
+) -> float:
+    """Time a few real steps, for so many seconds at least, then put weights and moments back."""
     accelerator = trainable.accelerator
     before = copy.deepcopy(gather_state(trainable.model, trainable.optimizers))
-    assert recipe.train.minutes is not None
-    long_enough = min(_MEASURED_SECONDS, _MEASURED_SHARE * recipe.train.minutes * 60)
     batches_of_steps = load_steps(
-        inputs.train,
-        Plan(len(inputs.train), recipe.train.global_batch, recipe.run.seed),
-        MaskingCollator.from_config(
-            inputs.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=10**9, layout="packed"
-        ),
-        range(10**9),
+        data.train,
+        Plan(len(data.train), recipe.train.global_batch, recipe.run.seed),
+        objective.make_collator(_ENDLESS),
+        range(_ENDLESS),
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
         micro_batch=recipe.train.micro_batch,
         num_workers=recipe.run.num_workers,
     )
     state = LoopState()
-    rules = StepRules(total_steps=10**9, seed=0, optim=recipe.optim, train=recipe.train)
+    rules = StepRules(total_steps=_ENDLESS, seed=0, optim=recipe.optim, train=recipe.train)
     for _ in run_steps(trainable, batches_of_steps, state, rules):
         if state.step <= _WARM_UP_STEPS:
             warm_up_seconds = state.seconds

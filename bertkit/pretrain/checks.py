@@ -7,13 +7,14 @@ from typing import Any
 from bertkit.config.fields import check_names, part
 from bertkit.config.recipe import Recipe
 from bertkit.hf.folder import check_named
+from bertkit.pretrain.objectives import OBJECTIVES
 from bertkit.run.folder import check_batch, check_no_file, check_recipe
 from bertkit.run.optim import OPTIMIZERS
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import find_sources
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
-NAMES: dict[str, Collection[str]] = {"optim.name": OPTIMIZERS}
+NAMES: dict[str, Collection[str]] = {"train.objective": OBJECTIVES, "optim.name": OPTIMIZERS}
 """Keys whose values are the rows of a table."""
 
 

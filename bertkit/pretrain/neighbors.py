@@ -10,9 +10,9 @@ embeddings. They need no label and no second model, and everything after them is
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertkit.model import MaskedLM
+from bertkit.model import Encoder
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import Rows
 
@@ -30,22 +30,26 @@ SIZE = 2.5
 
 
 @torch.no_grad()
-def start_from_neighbors(model: MaskedLM, rows: Rows, special_ids: frozenset[int], seed: int) -> None:
-    """Set token embeddings from their neighbours in the rows, and the decoder's bias from their frequency.
+def start_from_neighbors(model: nn.Module, rows: Rows, special_ids: frozenset[int], seed: int) -> None:
+    """Set the token embeddings of the model's encoder from their neighbours in the rows, and the bias of a decoder, if
+    it has one, from their frequency.
 
     Special tokens, and tokens without a neighbour, keep the embedding they have.
     """
     counts_V = rows.token_counts()
     counts_V[list(special_ids)] = 0
-    tokens_VD = model.encoder.tokens.weight
+    encoder = model.encoder
+    assert isinstance(encoder, Encoder)
+    tokens_VD = encoder.tokens.weight
     tables = neighbor_tables(rows, counts_V)
     new_VD = factorize(tables, tokens_VD.shape[1], seed)
     known_V = torch.stack([table.any(dim=1) for table in tables]).any(dim=0)
-    size = SIZE * model.config.initializer_range
+    size = SIZE * encoder.config.initializer_range
     tokens_VD[known_V] = new_VD[known_V] * (size / new_VD[known_V].square().mean().sqrt())
-    if model.head.decoder_bias is not None:
+    bias_V = getattr(getattr(model, "head", None), "decoder_bias", None)
+    if bias_V is not None:
         smoothed_V = torch.from_numpy(counts_V).float() + 0.5
-        model.head.decoder_bias[: len(smoothed_V)] = (smoothed_V / smoothed_V.sum()).log()
+        bias_V[: len(smoothed_V)] = (smoothed_V / smoothed_V.sum()).log()
 
 
 def neighbor_tables(rows: Rows, counts_V: np.ndarray) -> list[Tensor]:

@@ -85,7 +85,7 @@ def _prepared_rows(recipe: "Recipe", facts: dict[str, Any]) -> Path:
     """The folder of shards that the run was trained on, known by its fingerprint."""
     import json
 
-    from bertkit.pretrain.inputs import cache_folder
+    from bertkit.pretrain.data import cache_folder
 
     cache = cache_folder(recipe.data.cache_dir)
     given = [] if recipe.data.prepared is None else [Path(recipe.data.prepared) / "manifest.json"]

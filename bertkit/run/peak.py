@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator
+from torch import nn
 
 from bertkit.model.config import EncoderConfig
-from bertkit.model.flops import forward_flops, head_flops
+from bertkit.model.flops import forward_flops, head_flops, layer_flops
 from bertkit.model.heads import ModelWithHead
 
 
@@ -32,9 +33,13 @@ def measure_peak(device: torch.device, precision: str) -> float:
     return 2 * size**3 / best
 
 
-def count_flops(model: ModelWithHead) -> Callable[[int, int], float]:
+def count_flops(model: nn.Module) -> Callable[[int, int], float]:
     """Operations of a step of this model on so many tokens and targets. What attention adds for scores and sums is
-    left out: it depends on the lengths, and is small for rows of a few hundred tokens."""
+    left out: it depends on the lengths, and is small for rows of a few hundred tokens. Of a model that is more than an
+    encoder with a head, every linear layer counts for every token."""
+    if not isinstance(model, ModelWithHead):
+        layers = layer_flops(model)
+        return lambda num_tokens, num_targets: 3.0 * layers * num_tokens
     head = head_flops(model)
     learns = any(param.requires_grad for param in model.encoder.parameters())
     return lambda num_tokens, num_targets: step_flops(

@@ -2,19 +2,27 @@
 
 from collections.abc import Iterator
 from copy import copy
+from typing import Protocol
 
 import numpy as np
 
 from data_pipelines.masks.batch import PackedBatch
-from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.plan import Plan, share_of_rank
+from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import Rows
+
+
+class RowCollator(Protocol):
+    """What turns rows into a batch: `MaskingCollator`, or one of a pretraining objective."""
+
+    def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
+        """A batch of these rows, each seen so many times before, for this step."""
 
 
 def load_steps(
     rows: Rows,
     plan: Plan,
-    collator: MaskingCollator,
+    collator: RowCollator,
     steps: range,
     *,
     rank: int = 0,
@@ -22,7 +30,7 @@ def load_steps(
     micro_batch: int,
     num_workers: int = 0,
 ) -> Iterator[tuple[int, list[PackedBatch]]]:
-    """The micro-batches of this rank for each of the steps.
+    """The micro-batches of this rank for these steps.
 
     The rows of a step are split in order over the ranks, then into micro-batches of `micro_batch` rows. What a batch
     holds does not depend on the number of workers.
@@ -44,7 +52,7 @@ def load_steps(
 
 def evaluation_batches(
     rows: Rows,
-    collator: MaskingCollator,
+    collator: RowCollator,
     *,
     rank: int = 0,
     world_size: int = 1,
@@ -63,13 +71,14 @@ def _as_tensors(batch: PackedBatch) -> PackedBatch:
     """The batch as tensors, ready to be copied to a GPU where there is one."""
     import torch
 
-    packed = batch.map(torch.from_numpy)
+    packed = batch.map(torch.as_tensor)
     return packed.pin_memory() if torch.cuda.is_available() else packed
 
 
 class _Steps:
     """The micro-batches of a step, by its number, as numpy arrays: a tensor sent by a worker holds a file open until
-    it is used, and with many micro-batches ahead a process soon has no more."""
+    it is used, and with many micro-batches ahead a process soon has no more. A collator that has no `return_tensors`
+    should make arrays for the same reason."""
 
     def __init__(self, rows, plan, collator, rank, world_size, micro_batch):
         self.rows, self.plan, self.collator = rows, plan, copy(collator)

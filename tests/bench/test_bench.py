@@ -237,7 +237,7 @@ def racing(tmp_path):
         model=replace(recipe.model, hidden_size=32, num_attention_heads=2, intermediate_size=32, num_hidden_layers=2),
         train=replace(recipe.train, minutes=None, steps=6),
     )
-    return course, recipe, race.prepare_inputs(recipe, loud=False)
+    return course, recipe, race.open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
 
 
 def test_both_racers_are_asked_the_same_on_the_same_rows(racing):

@@ -90,7 +90,7 @@ def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path, capsys):
     assert (tmp_path / TRAIN).read_text() == "mine\tO\n"
 
 
-@pytest.mark.parametrize("stage", ["prepare_inputs", "pretrain", "finetune", "write_report"])
+@pytest.mark.parametrize("stage", ["open_data", "pretrain", "finetune", "write_report"])
 def test_an_interrupted_demo_says_how_to_go_on(stage, finished, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "my demo"
     shutil.copytree(finished, folder)

@@ -38,8 +38,8 @@ def collator(folder, **options):
 
 def load(folder, first=0, last=12, **options):
     rows = open_rows(folder)
-    settings = {"steps": range(first, last), "micro_batch": 4} | options
-    return list(load_steps(rows, Plan(len(rows), 12, seed=1), collator(folder, final_rate=0.3), **settings))
+    plan, settings = Plan(len(rows), 12, seed=1), {"micro_batch": 4} | options
+    return list(load_steps(rows, plan, collator(folder, final_rate=0.3), range(first, last), **settings))
 
 
 def plain(batch):

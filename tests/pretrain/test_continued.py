@@ -10,7 +10,7 @@ from grammar import documents, write_corpus
 import bertkit
 from bertkit.config.recipe import read_recipe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
-from bertkit.pretrain.build import widened
+from bertkit.pretrain.start_model import widened
 from bertkit.pretrain.train import pretrain
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig

@@ -6,7 +6,7 @@ from grammar import write_corpus
 
 from bertkit.config.recipe import read_recipe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
-from bertkit.pretrain import build
+from bertkit.pretrain import start_model
 from bertkit.pretrain.neighbors import REACH, neighbor_tables, start_from_neighbors
 from bertkit.pretrain.train import pretrain
 from data_pipelines.rows.batch import RowBatch
@@ -108,7 +108,7 @@ def test_a_run_counts_once_and_the_time_belongs_to_its_minutes(tmp_path, monkeyp
         calls.append(arguments)
         start_from_neighbors(*arguments)
 
-    monkeypatch.setattr(build, "start_from_neighbors", counted)
+    monkeypatch.setattr(start_model, "start_from_neighbors", counted)
     monkeypatch.setenv("BERTKIT_CACHE", str(tmp_path / "cache"))
     text = write_corpus(tmp_path / "text.txt", count=60)
     small = [f"model.{name}={value}" for name, value in SIZES.items()]

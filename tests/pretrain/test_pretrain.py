@@ -243,6 +243,10 @@ def test_one_sentence_is_enough(tmp_path, share):
         ("run.dir=CORPUS", "is a file"),
         ("tokenizer.path=absent", "tokenizer.path=absent: there is no such folder"),
         ("train.stps=3", "did you mean 'train.steps'?"),
+        (
+            "train.objective=masked-ml",
+            "train.objective must be one of masked-lm, got 'masked-ml'",
+        ),
         ("optim.name=adam", "optim.name must be one of adamw, muon, got 'adam'; did you mean 'adamw'?"),
     ],
 )

@@ -1,13 +1,14 @@
-"""A recipe enters; the tokenizer and the rows to train on leave, made once and kept for the next run.
+"""The tokenizer and the rows that a recipe trains on, made once and kept for the next run.
 
-This happens before the processes of a run meet: each rank comes here by itself, the first one that takes the lock
-does the work, the others wait for the lock and find it done. No collective can time out meanwhile.
+This happens before the ranks of a run are connected: each comes here by itself, the first one that takes the lock
+does the work, the others wait for the lock and find it done. No collective operation can time out meanwhile.
 """
 
 import hashlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.config.fields import part, plain
-from bertkit.config.recipe import Recipe
+from bertkit.config.model_section import ModelSection
+from bertkit.config.recipe import DataSection, TokenizerSection
 from bertkit.hf import load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
 from bertkit.hf.matching import check_head, check_vocabulary
@@ -36,7 +38,7 @@ _EXTEND_DOCUMENTS = 20_000
 _REPORT = "extension.txt"
 
 
-class Inputs(NamedTuple):
+class PretrainingData(NamedTuple):
     tokenizer: Tokenizer
     train: Rows
     validation: Rows
@@ -45,42 +47,54 @@ class Inputs(NamedTuple):
     old_pieces: dict[int, list[int]]
     """The ids that each token of an extended vocabulary replaces; empty without an extension."""
     init: Path | None
-    """Folder of the model to go on from, wherever the recipe says it is; None for a new one."""
+    """Folder of the model to continue with, wherever the recipe says it is; None for a new one."""
     old_domain: Rows | None
     """Rows of the text that an imported model knew before, where the recipe names any."""
 
     def facts(self) -> dict[str, Any]:
-        """What must not change while a run goes on."""
+        """What must be the same when a run resumes."""
         text = {} if self.corpus is None else {"corpus": self.corpus}
         return text | {"tokenizer": self.tokenizer.fingerprint, "rows": self.train.fingerprint}
 
 
-def prepare_inputs(recipe: Recipe, loud: bool = True) -> Inputs:
-    """Find or make the tokenizer and the shards that the recipe asks for; `loud` shows progress."""
-    cache = cache_folder(recipe.data.cache_dir)
-    init = None if recipe.model.init is None else resolve(recipe.model.init)
+def open_data(
+    data: DataSection, tokenizer: TokenizerSection, model: ModelSection, loud: bool = True
+) -> PretrainingData:
+    """Find or make the tokenizer and the shards that a recipe asks for; `loud` shows progress."""
+    cache = Cache(cache_folder(data.cache_dir), loud)
+    init = None if model.init is None else resolve(model.init)
     if init is not None:
-        _check_init(init, recipe.data.seq_len)
-    if recipe.data.prepared is not None:
-        text, rows_folder = None, Path(recipe.data.prepared)
+        _check_init(init, data.seq_len)
+    if data.prepared is not None:
+        text, rows_folder = None, Path(data.prepared)
         tokenizer_folder = rows_folder / "tokenizer"
         _check_prepared(rows_folder, init)
     else:
-        corpus, config = part(recipe.data, CorpusConfig), part(recipe.data, PrepareConfig)
-        text = fingerprint_text(corpus, cache)
-        tokenizer_folder = _tokenizer_folder(recipe, init, corpus, text, cache, loud)
-        rows_folder = _rows_folder(corpus, text, tokenizer_folder, config, cache, loud)
+        corpus = part(data, CorpusConfig)
+        text = fingerprint_text(corpus, cache.folder)
+        tokenizer_folder = _tokenizer_folder(tokenizer, init, corpus, text, cache)
+        rows_folder = _rows_folder(corpus, text, tokenizer_folder, part(data, PrepareConfig), cache)
     extension = tokenizer_folder / "old_pieces.json"
     old_pieces = json.loads(extension.read_bytes()) if extension.is_file() else {}
-    return Inputs(
+    return PretrainingData(
         tokenizer=load_tokenizer(tokenizer_folder),
         train=open_rows(rows_folder, "train"),
         validation=open_rows(rows_folder, "validation"),
         corpus=text,
         old_pieces={int(index): pieces for index, pieces in old_pieces.items()},
         init=init,
-        old_domain=_old_domain(recipe, tokenizer_folder, cache, loud),
+        old_domain=_old_domain(data, model.old_domain, tokenizer_folder, cache),
     )
+
+
+class Cache(NamedTuple):
+    """Where tokenizers and rows are kept, and whether making them is shown."""
+
+    folder: Path
+    loud: bool
+
+    def progress(self, title: str) -> AbstractContextManager[Update]:
+        return progress_bar(title) if self.loud else nullcontext(lambda done, total, note: None)
 
 
 def fingerprint_text(corpus: CorpusConfig, cache: Path) -> str:
@@ -110,7 +124,7 @@ def _check_init(folder: Path, seq_len: int) -> None:
 
 
 def _check_prepared(folder: Path, init: Path | None) -> None:
-    """Refuse rows whose ids mean something else to the tokenizer beside them, or to the model to go on from."""
+    """Refuse rows whose ids mean something else to the tokenizer beside them, or to the model to continue with."""
     made_with = read_manifest(folder)["identity"]["tokenizer"]
     if load_tokenizer(folder / "tokenizer").fingerprint != made_with:
         raise ValueError(f"{folder / 'tokenizer'} is not the tokenizer that the rows beside it were made with")
@@ -121,14 +135,12 @@ def _check_prepared(folder: Path, init: Path | None) -> None:
         )
 
 
-def _rows_folder(
-    corpus: CorpusConfig, text: str, tokenizer_folder: Path, config: PrepareConfig, cache: Path, loud: bool
-) -> Path:
+def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config: PrepareConfig, cache: Cache) -> Path:
     """The folder of shards for this text, tokenizer and shape of rows."""
-    folder = cache / "rows" / _digest([text, load_tokenizer(tokenizer_folder).fingerprint, plain(config)])
+    folder = cache.folder / "rows" / _digest([text, load_tokenizer(tokenizer_folder).fingerprint, plain(config)])
     with locked(folder.with_suffix(".lock"), wait=True):
         if not (folder / MANIFEST).is_file():
-            with _progress(f"preparing rows of {config.seq_len} tokens", loud) as update:
+            with cache.progress(f"preparing rows of {config.seq_len} tokens") as update:
                 prepare(
                     corpus,
                     tokenizer_folder,
@@ -140,20 +152,20 @@ def _rows_folder(
 
 
 def _tokenizer_folder(
-    recipe: Recipe, init: Path | None, corpus: CorpusConfig, text: str, cache: Path, loud: bool
+    section: TokenizerSection, init: Path | None, corpus: CorpusConfig, text: str, cache: Cache
 ) -> Path:
     """The tokenizer that is given, trained on the corpus, or given and extended by the corpus."""
-    given = init or _local(recipe.tokenizer.path)
-    if given is not None and not recipe.tokenizer.extend:
+    given = init or _local(section.path)
+    if given is not None and not section.extend:
         return given
-    config = part(recipe.tokenizer, TokenizerConfig)
-    how = plain(config) if given is None else [load_tokenizer(given).fingerprint, recipe.tokenizer.extend]
-    folder = cache / "tokenizers" / _digest([text, how])
+    config = part(section, TokenizerConfig)
+    how = plain(config) if given is None else [load_tokenizer(given).fingerprint, section.extend]
+    folder = cache.folder / "tokenizers" / _digest([text, how])
     with locked(folder.with_suffix(".lock"), wait=True):
         if not folder.is_dir():
             with durable.replacing_folder(folder) as unfinished:
                 if given is None:
-                    with _progress(f"training a {config.kind} tokenizer", loud) as update:
+                    with cache.progress(f"training a {config.kind} tokenizer") as update:
                         train_tokenizer(
                             corpus,
                             config,
@@ -161,9 +173,9 @@ def _tokenizer_folder(
                             lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
                         )
                 else:
-                    with _progress(f"adding {recipe.tokenizer.extend} tokens", loud):
-                        _extend(load_tokenizer(given), corpus, recipe.tokenizer.extend, unfinished)
-    if loud and (folder / _REPORT).is_file():
+                    with cache.progress(f"adding {section.extend} tokens"):
+                        _extend(load_tokenizer(given), corpus, section.extend, unfinished)
+    if cache.loud and (folder / _REPORT).is_file():
         print((folder / _REPORT).read_text(), file=sys.stderr, end="")
     return folder
 
@@ -187,17 +199,13 @@ def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Pa
     durable.write_file(folder / _REPORT, report.encode())
 
 
-def _old_domain(recipe: Recipe, tokenizer_folder: Path, cache: Path, loud: bool) -> Rows | None:
-    if not recipe.model.old_domain:
+def _old_domain(data: DataSection, sources: Sequence[str], tokenizer_folder: Path, cache: Cache) -> Rows | None:
+    if not sources:
         return None
-    corpus = part(replace(recipe.data, corpus=list(recipe.model.old_domain), prepared=None), CorpusConfig)
-    config = replace(part(recipe.data, PrepareConfig), validation_share=0.0)
-    text = fingerprint_text(corpus, cache)
-    return open_rows(_rows_folder(corpus, text, tokenizer_folder, config, cache, loud), "train")
-
-
-def _progress(title: str, loud: bool) -> AbstractContextManager[Update]:
-    return progress_bar(title) if loud else nullcontext(lambda done, total, note: None)
+    corpus = part(replace(data, corpus=list(sources), prepared=None), CorpusConfig)
+    config = replace(part(data, PrepareConfig), validation_share=0.0)
+    text = fingerprint_text(corpus, cache.folder)
+    return open_rows(_rows_folder(corpus, text, tokenizer_folder, config, cache), "train")
 
 
 def _digest(value: Any) -> str:

@@ -1,0 +1,50 @@
+"""What pretraining learns: one file an objective, one row in this table.
+
+A row is a function of the recipe and its data that returns an `Objective`: the model to train, the batches that feed
+it, the scores of held-out rows, and what is exported. The loop knows nothing else of it. Nothing heavy is imported
+before a row is asked for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_pipelines.table import Table
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from bertkit.config.recipe import Recipe
+    from bertkit.hf import Model
+    from bertkit.pretrain.data import PretrainingData
+    from bertkit.run.ranks import Evaluation
+    from data_pipelines.masks.loader import RowCollator
+    from data_pipelines.rows.shards import Rows
+
+    Row = Callable[[Recipe, PretrainingData], "Objective"]
+
+Scorer = Callable[["Evaluation"], dict[str, Any]]
+OBJECTIVES: "Table[Row]" = Table("objective", {"masked-lm": "bertkit.pretrain.objectives.masked_lm:masked_lm"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    summary: str
+    """What is learned, as the model card says it."""
+
+    make_model: "Callable[[Model, int], nn.Module]"
+    """The model to train, from a new encoder or from the model that model.init names, and a seed for whatever is new
+    beside it. It has an `encoder`. Called with a batch, it returns the loss summed over the batch's targets; the loop
+    divides by the number of `target_ids` in the whole step."""
+
+    make_collator: "Callable[[int], RowCollator]"
+    """What turns rows into batches, in a run of so many steps."""
+
+    make_scorer: "Callable[[Rows], Scorer] | None" = None
+    """What scores the model on held-out rows: a dict with at least "loss", the lower the better."""
+
+    exported: "Callable[[nn.Module], Model]" = lambda model: model  # type: ignore[assignment, return-value]
+    """The part of the trained model that is worth keeping."""
+
+    baseline_loss: float | None = None
+    """The loss that the frequencies of tokens alone would reach; a run that stays there gets advice."""

@@ -1,0 +1,51 @@
+"""Masked-language modeling: some tokens are hidden, and the model says what stood there."""
+
+from typing import Any
+
+from torch import nn
+
+from bertkit.config.recipe import Recipe
+from bertkit.evaluate.held_out import HeldOut
+from bertkit.evaluate.masked_loss import unigram_loss
+from bertkit.hf import Model
+from bertkit.model import MaskedLM
+from bertkit.pretrain.data import PretrainingData
+from bertkit.pretrain.objectives import Objective, Scorer
+from bertkit.run.ranks import Evaluation
+from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.rows.shards import Rows
+
+
+def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
+    counts_V = data.train.token_counts()
+
+    def make_model(start: Model, seed: int) -> nn.Module:
+        return start if start.kind == MaskedLM.kind else MaskedLM(start.encoder, seed)
+
+    def make_collator(total_steps: int) -> MaskingCollator:
+        return MaskingCollator.from_config(
+            data.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
+        )
+
+    def make_scorer(rows: Rows) -> Scorer:
+        held_out = HeldOut(
+            rows,
+            data.tokenizer,
+            counts_V,
+            mask_rate=recipe.eval.mask_rate,
+            max_rows=recipe.eval.max_rows,
+            micro_batch=recipe.train.micro_batch,
+        )
+
+        def score(evaluation: Evaluation) -> dict[str, Any]:
+            return held_out.scores(*evaluation, evaluation.sum_over_ranks)
+
+        return score
+
+    return Objective(
+        summary=f"{recipe.mask.rate:.0%} of the tokens masked, unit {recipe.mask.unit}",
+        make_model=make_model,
+        make_collator=make_collator,
+        make_scorer=make_scorer,
+        baseline_loss=unigram_loss(counts_V),
+    )

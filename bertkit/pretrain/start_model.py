@@ -1,0 +1,74 @@
+"""The model that an objective starts from: a new encoder, or an imported model, widened by new tokens."""
+
+import time
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from bertkit.config.recipe import Recipe
+from bertkit.hf import Model, load
+from bertkit.model import build_encoder
+from bertkit.model.heads import HEADS
+from bertkit.pretrain.data import PretrainingData
+from bertkit.pretrain.neighbors import start_from_neighbors
+from bertkit.pretrain.objectives import Objective
+from data_pipelines.masks.keyed import fold
+
+# V vocabulary
+
+_ROW_PER_TOKEN = ("tokens.weight", "decoder_weight", "decoder_bias")
+
+
+def build_model(recipe: Recipe, data: PretrainingData, objective: Objective) -> nn.Module:
+    """What is trained, as it is at step 0."""
+    start: Model
+    if data.init is not None:
+        start, seed = import_model(data), 0
+    else:
+        config = recipe.model.encoder_config(data.tokenizer.vocab_size, data.tokenizer.special.pad_id)
+        encoder_seed, seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
+        start = build_encoder(config, encoder_seed)
+    start.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
+    return objective.make_model(start, seed)
+
+
+def warm_start(model: nn.Module, recipe: Recipe, data: PretrainingData) -> float:
+    """Give the embeddings of a new model the start its recipe asks for; says how many seconds that took."""
+    start = time.perf_counter()
+    if recipe.model.embeddings == "neighbors":
+        start_from_neighbors(model, data.train, data.tokenizer.special.special_ids, recipe.run.seed)
+    return time.perf_counter() - start
+
+
+def import_model(data: PretrainingData) -> Model:
+    """The model of model.init, with a row for each token that was added to its vocabulary."""
+    assert data.init is not None
+    model = load(data.init)
+    model.encoder.take_pooler()  # nothing would train it
+    if data.old_pieces:
+        model = widened(model, data.old_pieces)
+    assert data.tokenizer.vocab_size <= model.config.vocab_size, "refused before the text is prepared"
+    return model
+
+
+def widened(model: Model, old_pieces: dict[int, list[int]]) -> Model:
+    """The model with a row for each new token, in the embedding, the projection and its bias: the mean of the rows
+    of its old pieces."""
+    vocab_size = max(model.config.vocab_size, max(old_pieces) + 1)
+    encoder = build_encoder(replace(model.config, vocab_size=vocab_size))
+    wider = encoder if model is model.encoder else HEADS[model.kind](encoder)
+    wider.load_state_dict(
+        {
+            name: _more_rows(tensor, vocab_size, old_pieces) if name.endswith(_ROW_PER_TOKEN) else tensor
+            for name, tensor in model.state_dict().items()
+        }
+    )
+    return wider
+
+
+def _more_rows(old_V: Tensor, vocab_size: int, old_pieces: dict[int, list[int]]) -> Tensor:
+    new_V = old_V.new_zeros(vocab_size, *old_V.shape[1:])
+    new_V[: len(old_V)] = old_V
+    for index, pieces in old_pieces.items():
+        new_V[index] = old_V[pieces].mean(dim=0)
+    return new_V
