@@ -7,7 +7,7 @@ import bertkit
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.score_tables import shown_columns, shown_score
 from bertkit.finetune.tuning_data import TuningData
-from bertkit.run.export import framed_card
+from bertkit.run.card import framed_card
 from data_pipelines import durable
 
 SETTINGS = "tagging.json"

@@ -5,9 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator, DistributedType
-from torch import nn
-
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.batches import asking
 from bertkit.finetune.card import tagger_card, tagger_settings
@@ -16,71 +13,57 @@ from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.score_tables import score_line
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import TuningData
-from bertkit.run.export import export_model
+from bertkit.hf import save
 from bertkit.run.folder import EXPORT
 from bertkit.run.log import RunLog
-from bertkit.run.ranks import agree_on, target_logits_of
+from bertkit.run.ranks import Trainable, agree_on, evaluating
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
 
 SCORES = "scores.json"
 
 
-def evaluate(data: TuningData, part: str, model: nn.Module, accelerator: Accelerator) -> tuple[Scores, list[Any]]:
+def evaluate(data: TuningData, part: str, trainable: Trainable) -> tuple[Scores, list[Any]]:
     """Scores and predictions of one part of the data. All ranks take part."""
-    predicted = _predict(data, part, model, accelerator)
+    predicted = _predict(data, part, trainable)
     return data.task.score(data.labeled, data.sentences(part), predicted), predicted
 
 
-def _predict(data: TuningData, part: str, model: nn.Module, accelerator: Accelerator) -> list[Any]:
+def _predict(data: TuningData, part: str, trainable: Trainable) -> list[Any]:
     """A prediction for each sentence, the same on every rank; the ranks share the sentences."""
-    sentences, ask = data.sentences(part), asking(target_logits_of(model, accelerator), accelerator.device)
-    rank, ranks = accelerator.process_index, accelerator.num_processes
-    if accelerator.distributed_type == DistributedType.FSDP:
-        rank, ranks = 0, 1  # its ranks compute in step, so each goes over all rows
-    rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
-    training = model.training
-    model.eval()
-    try:
+    sentences = data.sentences(part)
+    with evaluating(trainable) as (target_logits, device, rank, ranks):
+        rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
+        ask = asking(target_logits, device)
         predictions = data.task.predict(ask, sentences[rank::ranks], rows, data.labeled.labels)
-    finally:
-        model.train(training)
     mine = [prediction for prediction, _ in predictions]
-    shares = [agree_on(accelerator, mine, source) for source in range(ranks)]
+    shares = [agree_on(trainable.accelerator, mine, source) for source in range(ranks)]
     return [shares[index % ranks][index // ranks] for index in range(len(sentences))]
 
 
 def finish_seed(
-    recipe: FinetuneRecipe,
-    data: TuningData,
-    seed: int,
-    state: LoopState,
-    model: nn.Module,
-    accelerator: Accelerator,
-    log: RunLog,
+    recipe: FinetuneRecipe, data: TuningData, seed: int, state: LoopState, trainable: Trainable, log: RunLog
 ) -> None:
     """Score the chosen weights on dev and test, look at the mistakes, write the export and then the scores."""
     found: dict[str, Any] = {"seed": seed, "step": state.best_step or state.step, "seconds": state.seconds}
     for part in ("dev", "test"):
         if data.rows[part]:
-            scores, predicted = evaluate(data, part, model, accelerator)
+            scores, predicted = evaluate(data, part, trainable)
             found[part] = scores | data.task.mistakes(data.sentences(part), predicted, recipe.eval.worst)
             line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
             log.record(f"best_{part}", found["step"], scores, line)
-    weights = gather_state(model, ())
-    if accelerator.is_main_process:
+    weights = gather_state(trainable.model, ())
+    if trainable.accelerator.is_main_process:
         trained = ModelWithLoss(data.start.build(seed), data.task)
         restore_state(trained, (), weights)
-        export_model(
-            seed_folder(recipe, seed) / EXPORT,
-            trained.model.eval(),
-            data.start.tokenizer,
-            tagger_card(recipe, data, found),
-            beside=tagger_settings(recipe.task, data),
-        )
+        beside = {"README.md": tagger_card(recipe, data, found).encode(), **tagger_settings(recipe.task, data)}
+        with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
+            save(trained.model.eval(), unfinished, data.start.tokenizer)
+            for name, content in beside.items():
+                durable.write_file(unfinished / name, content)
         # Last: a seed with scores is a seed that is done.
         durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))
-    accelerator.wait_for_everyone()
+    trainable.accelerator.wait_for_everyone()
 
 
 def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
             last = state.step == steps.total
             evaluated = bool(data.rows["dev"]) and not result.stop and (last or state.step % eval_every == 0)
             if evaluated:
-                scores, _ = evaluate(data, "dev", trainable.model, accelerator)
+                scores, _ = evaluate(data, "dev", trainable)
                 log.record("dev", state.step, scores, f"step {state.step}  dev: {score_line(data.task, scores)}")
                 state.note_score(scores[deciding])
             if last or evaluated or result.stop or state.step % recipe.run.save_every == 0:
@@ -100,7 +100,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
         if state.step < steps.total:
             log.say(f"stopped early: no better {deciding} in {state.stale} evaluations")
         _take_best_step(folder, state, trainable)
-        finish_seed(recipe, data, seed, state, trainable.model, accelerator, log)
+        finish_seed(recipe, data, seed, state, trainable, log)
     return 0
 
 

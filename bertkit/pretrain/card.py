@@ -6,7 +6,7 @@ from typing import Any
 from bertkit import __version__
 from bertkit.config.recipe import Recipe
 from bertkit.hf import Model
-from bertkit.run.export import framed_card
+from bertkit.run.card import framed_card
 from bertkit.run.state import LoopState
 from data_pipelines.rows.manifest import read_manifest
 

@@ -97,23 +97,17 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
     # FSDP computes in step over all ranks, so each goes over all rows; otherwise they share them.
     alone = accelerator.distributed_type == DistributedType.FSDP
     rank, world_size = (0, 1) if alone else (accelerator.process_index, accelerator.num_processes)
-    training = model.training
-    model.eval()
-    try:
-        yield Evaluation(target_logits_of(model, accelerator), accelerator.device, rank, world_size)
-    finally:
-        model.train(training)
-
-
-def target_logits_of(model: nn.Module, accelerator: Accelerator) -> Callable[[Any], torch.Tensor]:
-    """The logits at the targets, past the wrapper that would hand out the loss only."""
-    bare = accelerator.unwrap_model(model, keep_torch_compile=True)
+    bare, training = accelerator.unwrap_model(model, keep_torch_compile=True), model.training
 
     def target_logits(batch: Any) -> torch.Tensor:
         with accelerator.autocast():
             return bare.target_logits(batch)
 
-    return target_logits
+    model.eval()
+    try:
+        yield Evaluation(target_logits, accelerator.device, rank, world_size)
+    finally:
+        model.train(training)
 
 
 def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:

@@ -14,6 +14,7 @@ from processes import start_ranks
 
 from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
+from bertkit.pretrain import budget
 from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.train import pretrain
 from bertkit.run import loop
@@ -289,7 +290,7 @@ def test_minutes_are_measured_once_and_then_are_steps(corpus, tmp_path):
 
 def test_measuring_leaves_no_trace(undisturbed, corpus, tmp_path, monkeypatch):
     """A minutes run that is measured to as many steps as a steps run ends in the same bits."""
-    monkeypatch.setattr("bertkit.pretrain.budget.steps_for_rows", lambda rows, train: STEPS)
+    monkeypatch.setattr(budget, "steps_for_rows", lambda rows, train: STEPS)
     assert run(corpus, tmp_path / "run", "train.minutes=0.001") == 0
     assert final_state(tmp_path / "run") == final_state(undisturbed)
 
