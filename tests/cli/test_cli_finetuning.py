@@ -55,6 +55,7 @@ def test_mistakes_and_help_import_nothing_heavy(words):
         (["finetune", "ner", "data.train=x", "task=taging", "--print-config"], "did you mean 'tagging'?"),
         (["finetune", "ner", "data.train=x", "optim.name=adam", "--print-config"], "optim.name"),
         (["pretrain", "bert-mini", "data.corpus=x", "optim.name=adam", "--print-config"], "optim.name"),
+        (["pretrain", "bert-mini", "data.corpus=x", "train.objective=maskedlm"], "did you mean 'masked-lm'?"),
         (["tag", "x.txt"], "--model"),
         (["tag", "--model", "nowhere", "nothing.txt"], "there is no file 'nothing.txt'"),
         (["tag", "--model", "nowhere/at/all"], "there is no folder 'nowhere/at/all'"),
