@@ -59,7 +59,7 @@ def _read(cls: type, values: Any, prefix: str) -> _Read:
     hints = _hints(cls)
     if not isinstance(values, Mapping):
         raise ValueError(
-            f"{prefix.rstrip('.') or 'the recipe'} holds keys of its own, got {shown(values)}; "
+            f"{prefix.rstrip('.') or 'the recipe'} is a group of keys, got {shown(values)}; "
             f"write one of them: {', '.join(prefix + name for name in hints)}"
         )
     absent: dict[str, Any] = {name: {} for name in _required(cls) if name not in values and _kinds(hints[name])}

@@ -134,7 +134,7 @@ class TuneRunSection:
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
     task: str
-    """What is learnt: tagging (a tag for each word) or classification (a label for each text)."""
+    """What is learned: tagging (a tag for each word) or classification (a label for each text)."""
 
     data: LabeledSection
     model: StartSection = field(default_factory=StartSection)

@@ -45,7 +45,7 @@ class DataSection(PrepareConfig, CorpusConfig):
         if self.prepared is None:
             CorpusConfig.__post_init__(self)
         elif self.corpus:
-            raise ValueError("corpus has no place beside data.prepared, whose folder holds the rows")
+            raise ValueError("corpus cannot be set beside data.prepared, whose folder holds the rows")
         PrepareConfig.__post_init__(self)
 
 
@@ -71,7 +71,7 @@ class Recipe:
 
     def __post_init__(self):
         if self.model.init is not None and self.tokenizer.path is not None:
-            raise ValueError("tokenizer.path has no place beside model.init, whose folder brings the tokenizer")
+            raise ValueError("tokenizer.path cannot be set beside model.init, whose folder brings the tokenizer")
         if self.tokenizer.extend and self.model.init is None and self.tokenizer.path is None:
             raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
         longest = getattr(self.model, "max_position_embeddings", None)
@@ -185,7 +185,7 @@ def _with_settings_of_folder(values: dict[str, Any]) -> dict[str, Any]:
     folder, data, tokenizer = _prepared(values), values["data"], values.get("tokenizer")
     assert folder is not None
     for key in tokenizer if isinstance(tokenizer, dict) else ():
-        raise ValueError(f"tokenizer.{key} has no place beside data.prepared, whose folder brings the tokenizer")
+        raise ValueError(f"tokenizer.{key} cannot be set beside data.prepared, whose folder brings the tokenizer")
     made_with = _made_with(folder)
     kinds = get_type_hints(DataSection)
     for key, value in made_with.items():

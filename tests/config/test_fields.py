@@ -72,7 +72,7 @@ def test_yaml_values_and_command_line_text_build_the_same_config():
         ("inner.rate=inf", "inner.rate must be a number, got 'inf'"),
         ("paths=[a", "paths is not a list that YAML can read: '[a'"),
         ("fast=maybe", "fast must be true or false, got 'maybe'"),
-        ("inner=3", "inner holds keys of its own"),
+        ("inner=3", "inner is a group of keys"),
     ],
 )
 def test_a_mistake_names_its_key(assignment, complaint):

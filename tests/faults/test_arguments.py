@@ -60,7 +60,7 @@ TYPOS = {
     "pretrain bert-mini data.corpus=x model.architecture=brt": "did you mean 'bert'?",
     "pretrain bert-mini data.corpus=x optim.schedule=cosin": "did you mean 'cosine'?",
     "pretrain bert-mini train.steps": "expected key=value",
-    "pretrain bert-mini data.corpus=x train=3": "train holds keys of its own",
+    "pretrain bert-mini data.corpus=x train=3": "train is a group of keys",
     "pretrain bert-mini data.corpus=x train.steps.more=3": "train.steps",
     "pretrain bert-mini =3": "expected key=value",
     "pretrain bert-mini data.corpus=text.txt --print-confg": "did you mean '--print-config'?",

@@ -95,9 +95,9 @@ def test_the_printed_recipe_of_prepared_rows_is_the_same_recipe(home, tmp_path):
     [
         (["data.seq_len=64"], r"data.seq_len=64 contradicts data.prepared=.*rows, whose rows were made with 32"),
         (["data.documents=line"], "data.documents=line contradicts"),
-        (["data.corpus=my.txt"], "data.corpus has no place beside data.prepared"),
-        (["tokenizer.vocab_size=99"], "tokenizer.vocab_size has no place beside data.prepared"),
-        (["tokenizer.path=there"], "tokenizer.path has no place beside data.prepared"),
+        (["data.corpus=my.txt"], "data.corpus cannot be set beside data.prepared"),
+        (["tokenizer.vocab_size=99"], "tokenizer.vocab_size cannot be set beside data.prepared"),
+        (["tokenizer.path=there"], "tokenizer.path cannot be set beside data.prepared"),
         (["model.max_position_embeddings=16"], "data.seq_len=32 is longer than"),
     ],
 )
