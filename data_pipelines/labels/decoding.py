@@ -1,0 +1,193 @@
+"""Scores of every word become the most probable tags that a scheme allows, with probabilities under the same rules.
+
+A tagger scores every word by itself, so its best tags may put an I-PER after an O. Here the tags of a sentence are
+chosen together: among the sequences that the scheme allows, the one with the highest product of probabilities
+(Viterbi). Where the best tag of each word is allowed already, that is the answer, so only the others are searched.
+"""
+
+# W words over all sentences, S sentences, K labels
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from data_pipelines.labels.schemes import Scheme, parse, spans_of
+
+
+class TagRules(NamedTuple):
+    """What a scheme allows, for the labels of one model."""
+
+    labels: tuple[str, ...]
+    kind_K: np.ndarray
+    """A number for each kind of span; outside of spans another one."""
+    follows_KK: np.ndarray
+    """Whether the tag of a column may stand after the tag of a row."""
+    continues_KK: np.ndarray
+    """Whether it then belongs to the same span."""
+    begins_K: np.ndarray
+    ends_K: np.ndarray
+    """Whether a tag may stand first, or last, in a sentence."""
+
+
+def tag_rules(labels: Sequence[str], scheme: Scheme) -> TagRules | None:
+    """The rules of a scheme; None for plain tags, which may follow each other as they like."""
+    parsed = [parse(label) for label in labels]
+    if scheme == "plain" or not all(parsed):
+        return None
+    tags = [tag for tag in parsed if tag is not None]
+    continues_KK = np.array([[_continues(before, here) for here in tags] for before in tags])
+    prefix_K = np.array([prefix for prefix, _ in tags])
+    if scheme == "iob2":  # I- only continues
+        begins_K = prefix_K != "I"
+        follows_KK, ends_K = continues_KK | begins_K, np.ones(len(tags), bool)
+    elif scheme == "iob1":  # B- only where it touches a span of its own kind
+        begins_K = prefix_K != "B"
+        touches_KK = np.array([[before[0] != "O" and before[1] == here[1] for here in tags] for before in tags])
+        follows_KK, ends_K = touches_KK | begins_K, np.ones(len(tags), bool)
+    else:  # bioes: what B- or I- opened must be continued to its E-
+        begins_K, ends_K = np.isin(prefix_K, ("O", "B", "S")), np.isin(prefix_K, ("O", "E", "S"))
+        follows_KK = np.where(ends_K[:, None], begins_K, continues_KK)
+    kinds = sorted({(prefix == "O", kind) for prefix, kind in tags})
+    kind_K = np.array([kinds.index((prefix == "O", kind)) for prefix, kind in tags])
+    return TagRules(tuple(labels), kind_K, follows_KK, continues_KK, begins_K, ends_K)
+
+
+def legal_labels(logits_WK: np.ndarray, num_words: Sequence[int], rules: TagRules) -> np.ndarray:
+    """The label of every word: of each sentence the best sequence that the rules allow."""
+    label_W = logits_WK.argmax(axis=1)
+    broken_S = _broken_sentences(label_W, num_words, rules)
+    if not broken_S.any():
+        return label_W
+    starts_S = _starts(num_words)
+    chosen = [sentence for sentence in np.flatnonzero(broken_S).tolist() if num_words[sentence]]
+    scores = [logits_WK[starts_S[sentence] : starts_S[sentence] + num_words[sentence]] for sentence in chosen]
+    for sentence, path in zip(chosen, _viterbi(scores, rules), strict=True):
+        label_W[starts_S[sentence] : starts_S[sentence] + len(path)] = path
+    return label_W
+
+
+def span_probabilities(
+    logits_WK: np.ndarray, num_words: Sequence[int], label_W: np.ndarray, rules: TagRules
+) -> tuple[np.ndarray, list[dict[tuple[int, int], float]]]:
+    """The probability of each word's label, and of each sentence's spans as a whole, by (start, end): the summed
+    probability of all allowed sequences that have just this span there, divided by that of all allowed sequences."""
+    prob_WK = np.exp(logits_WK - logits_WK.max(axis=1, keepdims=True), dtype=np.float64) + 1e-300
+    prob_WK /= prob_WK.sum(axis=1, keepdims=True)
+    forward_WK, scale_W, backward_WK = _forward_backward(prob_WK, num_words, rules)
+    word_W = np.arange(len(label_W))
+    confidence_W = (forward_WK * backward_WK)[word_W, label_W]
+    spans_S: list[dict[tuple[int, int], float]] = []
+    for start, count in zip(_starts(num_words).tolist(), num_words, strict=True):
+        here = slice(start, start + count)
+        chart = _Chart(prob_WK[here], scale_W[here], forward_WK[here], backward_WK[here])
+        labels = label_W[here].tolist()
+        found = spans_of([rules.labels[label] for label in labels])
+        spans_S.append({(first, end): _span_probability(chart, labels, first, end, rules) for _, first, end in found})
+    return confidence_W, spans_S
+
+
+class _Chart(NamedTuple):
+    """One sentence of n words: its probabilities, and the two passes over them."""
+
+    prob_NK: np.ndarray
+    scale_N: np.ndarray
+    forward_NK: np.ndarray
+    backward_NK: np.ndarray
+
+
+def _span_probability(chart: _Chart, labels: list[int], first: int, end: int, rules: TagRules) -> float:
+    """A span is opened without continuing what was before, continued word by word, and not continued after `end`."""
+    prob_NK, scale_N, forward_NK, backward_NK = chart
+    apart_KK = rules.follows_KK & ~rules.continues_KK
+    into_K = forward_NK[first - 1] @ apart_KK if first else rules.begins_K
+    # IOB1 opens the same span by B- after one of its kind and by I- elsewhere; both are continued alike.
+    alike_K = (rules.continues_KK == rules.continues_KK[labels[first]]).all(axis=1)
+    alike_K &= rules.kind_K == rules.kind_K[labels[first]]
+    chance = (into_K * prob_NK[first] * alike_K).sum() / scale_N[first]
+    for word in range(first + 1, end):
+        chance *= prob_NK[word, labels[word]] / scale_N[word]
+    if end < len(labels):
+        chance *= apart_KK[labels[end - 1]] @ (prob_NK[end] * backward_NK[end]) / scale_N[end]
+    return float(min(chance, 1.0))
+
+
+def _continues(before: tuple[str, str], here: tuple[str, str]) -> bool:
+    return before[0] in "BI" and here[0] in "IE" and before[1] == here[1]
+
+
+def _starts(num_words: Sequence[int]) -> np.ndarray:
+    return (
+        np.concatenate([[0], np.cumsum(num_words)[:-1]]).astype(np.int64) if len(num_words) else np.zeros(0, np.int64)
+    )
+
+
+def _broken_sentences(label_W: np.ndarray, num_words: Sequence[int], rules: TagRules) -> np.ndarray:
+    """Which sentences hold a tag that may not stand where it does."""
+    sentence_W = np.repeat(np.arange(len(num_words)), num_words)
+    within_W = sentence_W[1:] == sentence_W[:-1]
+    fine_W = np.ones(len(label_W) + 1, bool)
+    fine_W[1:-1] = rules.follows_KK[label_W[:-1], label_W[1:]] | ~within_W
+    broken_S = np.zeros(len(num_words), bool)
+    broken_S[sentence_W[~fine_W[:-1]]] = True
+    filled = np.flatnonzero(np.asarray(num_words))
+    starts = _starts(num_words)[filled]
+    ends = starts + np.asarray(num_words)[filled] - 1
+    broken_S[filled] |= ~rules.begins_K[label_W[starts]] | ~rules.ends_K[label_W[ends]]
+    return broken_S
+
+
+def _viterbi(scores: list[np.ndarray], rules: TagRules) -> Iterator[np.ndarray]:
+    """The best allowed sequence of each sentence. All sentences take a step together, the longest for longest."""
+    order = sorted(range(len(scores)), key=lambda index: -len(scores[index]))
+    lengths = np.array([len(scores[index]) for index in order])
+    forbidden_KK = np.where(rules.follows_KK, 0.0, -np.inf)
+    best_SK = np.stack([scores[index][0] for index in order]) + np.where(rules.begins_K, 0.0, -np.inf)
+    back: list[np.ndarray] = []
+    for word in range(1, lengths.max()):
+        num_open = int((lengths > word).sum())
+        reach_SKK = best_SK[:num_open, :, None] + forbidden_KK
+        before_SK = reach_SKK.argmax(axis=1)
+        here_SK = np.stack([scores[index][word] for index in order[:num_open]])
+        best_SK[:num_open] = np.take_along_axis(reach_SKK, before_SK[:, None], axis=1)[:, 0] + here_SK
+        back.append(before_SK)
+    last_S = (best_SK + np.where(rules.ends_K, 0.0, -np.inf)).argmax(axis=1)
+    paths: dict[int, np.ndarray] = {}
+    for row, index in enumerate(order):
+        path = np.empty(lengths[row], np.int64)
+        path[-1] = last_S[row]
+        for word in range(len(path) - 1, 0, -1):
+            path[word - 1] = back[word - 1][row, path[word]]
+        paths[index] = path
+    for index in range(len(scores)):
+        yield paths[index]
+
+
+def _forward_backward(
+    prob_WK: np.ndarray, num_words: Sequence[int], rules: TagRules
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each word and label: the probability of the words up to here, scaled to sum to 1, with the scale; and what is
+    to come, scaled so that the two multiply to the probability of the label."""
+    counts_S = np.asarray(num_words, np.int64)
+    order = np.argsort(-counts_S, kind="stable")
+    starts_S, counts_S = _starts(num_words)[order], counts_S[order]
+    follows_KK = rules.follows_KK.astype(np.float64)
+    forward_WK, backward_WK = np.zeros_like(prob_WK), np.zeros_like(prob_WK)
+    scale_W = np.ones(len(prob_WK))
+    longest = int(counts_S.max(initial=0))
+    for word in range(longest):
+        at = starts_S[: int((counts_S > word).sum())] + word
+        into_SK = rules.begins_K if word == 0 else forward_WK[at - 1] @ follows_KK
+        here_SK = into_SK * prob_WK[at]
+        if (ending := counts_S[: len(at)] == word + 1).any():
+            here_SK[ending] *= rules.ends_K
+        scale_W[at] = here_SK.sum(axis=1)
+        forward_WK[at] = here_SK / scale_W[at, None]
+    for word in range(longest - 1, -1, -1):
+        num_open = int((counts_S > word).sum())
+        at = starts_S[:num_open] + word
+        ending = counts_S[:num_open] == word + 1
+        backward_WK[at[ending]] = rules.ends_K
+        going = at[~ending]
+        backward_WK[going] = (prob_WK[going + 1] * backward_WK[going + 1] / scale_W[going + 1, None]) @ follows_KK.T
+    return forward_WK, scale_W, backward_WK
