@@ -85,7 +85,7 @@ ROOMS = {
     ],
     "bertkit": ["bertkit/hf", "bertkit/evaluate", "bertkit/finetune", "bertkit/cli"],
     "data_pipelines": ["data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"],
-    **{leaf: [] for leaf in LEAVES},
+    **{leaf: [] for leaf in sorted(LEAVES)},
     "data_pipelines/bounds.py": ["data_pipelines/table.py"],
     "bertkit/terminal.py": ["rich"],
     "bertkit/cpu.py": ["torch"],
