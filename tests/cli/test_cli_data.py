@@ -129,14 +129,14 @@ def test_parts_make_the_set_that_one_run_makes(home, tmp_path, capsys):
         assert main(["prepare", *sources(home), "--out", parts, "--part", part]) == 0
     assert main(["prepare", *sources(home), "--out", whole]) == 0
     assert main(["prepare", *sources(home), "--out", parts]) == 2
-    assert "holds parts; make one set of them" in capsys.readouterr().err
+    assert "--merge" in capsys.readouterr().err
     assert main(["prepare", "--merge", parts, "--seq-len", "32", "--part", "1/2"]) == 2
-    assert "--merge takes no other flag, got --part, --seq-len" in capsys.readouterr().err
+    assert "--part, --seq-len" in capsys.readouterr().err
     assert main(["prepare", "--merge", parts]) == 0
     assert open_rows(parts).token_counts()[5:].tolist() == open_rows(whole).token_counts()[5:].tolist()
     capsys.readouterr()
     assert main(["prepare", "--merge", parts]) == 0
-    assert "nothing to do: the folder is one finished set already" in capsys.readouterr().out
+    assert "nothing to do" in capsys.readouterr().out
 
 
 def test_a_part_inside_a_finished_set_is_refused(home, tmp_path, capsys):
@@ -164,7 +164,7 @@ def test_the_share_of_unknown_tokens_is_shown_and_warned_of(home, tmp_path, caps
     told = capsys.readouterr()
     assert unknown_share(tmp_path / "data") == pytest.approx(3 / 5)
     assert "60.00% of the tokens" in told.out
-    assert "warning: 60.0% of the text is unknown" in told.err
+    assert "60.0%" in told.err
 
 
 def test_a_corpus_of_which_nothing_is_known_is_refused(home, tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pytest
+from telling import tells
 
 from bertkit.config.fields import Sections, add_flags, build, entries, from_flags, override, part, plain
 from data_pipelines.bounds import OneOf, Range, check_bounds
@@ -55,24 +56,24 @@ def test_yaml_values_and_command_line_text_build_the_same_config():
 @pytest.mark.parametrize(
     ("assignment", "complaint"),
     [
-        ("stps=3", "unknown key 'stps'; did you mean 'steps'?"),
-        ("inner.rat=3", "unknown key 'inner.rat'; did you mean 'inner.rate'?"),
-        ("rate=0.3", "unknown key 'rate'; did you mean 'inner.rate'?"),
-        ("inner.kind=sofft", "inner.kind must be one of soft, hard, got 'sofft'; did you mean 'soft'?"),
-        ("inner.rate=nan", "inner.rate must be a number, got 'nan'"),
-        ("inner.rate=2", "inner.rate must lie in (0, 1), got 2.0"),
-        ("steps=2.5", "steps must be a whole number, got '2.5'"),
-        ("steps=true", "steps must be a whole number, got 'true'"),
-        ("steps=010", "steps: '010' begins with 0, which means base 8 in YAML; write '10'"),
-        ("steps=-0_12", "write '-12'"),
-        ("inner.rate=1:30", "inner.rate: '1:30' means base 60 in YAML"),
-        (f"steps={'9' * 5000}", "steps is too large, got '999999"),
-        (f"steps={'9' * 400}", "steps is too large, got '999999"),
-        ("steps=1e999", "steps is too large, got '1e999'"),
-        ("inner.rate=inf", "inner.rate must be a number, got 'inf'"),
-        ("paths=[a", "paths is not a list that YAML can read: '[a'"),
-        ("fast=maybe", "fast must be true or false, got 'maybe'"),
-        ("inner=3", "inner is a group of keys"),
+        ("stps=3", "'stps' … 'steps'"),
+        ("inner.rat=3", "'inner.rat' … 'inner.rate'"),
+        ("rate=0.3", "'rate' … 'inner.rate'"),
+        ("inner.kind=sofft", "inner.kind … soft, hard … 'sofft' … 'soft'"),
+        ("inner.rate=nan", "inner.rate … 'nan'"),
+        ("inner.rate=2", "inner.rate … (0, 1) … 2.0"),
+        ("steps=2.5", "steps … whole number … '2.5'"),
+        ("steps=true", "steps … whole number … 'true'"),
+        ("steps=010", "steps … '010' … base 8 … '10'"),
+        ("steps=-0_12", "steps … '-12'"),
+        ("inner.rate=1:30", "inner.rate … '1:30' … base 60"),
+        (f"steps={'9' * 5000}", "steps … '999999"),
+        (f"steps={'9' * 400}", "steps … '999999"),
+        ("steps=1e999", "steps … '1e999'"),
+        ("inner.rate=inf", "inner.rate … 'inf'"),
+        ("paths=[a", "paths … '[a'"),
+        ("fast=maybe", "fast … 'maybe'"),
+        ("inner=3", "inner … inner.rate"),
     ],
 )
 def test_a_mistake_names_its_key(assignment, complaint):
@@ -80,7 +81,7 @@ def test_a_mistake_names_its_key(assignment, complaint):
     override(values, assignment)
     with pytest.raises(ValueError) as caught:
         build(Outer, values)
-    assert complaint in str(caught.value)
+    assert tells(str(caught.value), complaint)
 
 
 def test_a_missing_key_is_named():
@@ -143,15 +144,15 @@ def test_a_group_is_told_apart_by_its_tag():
         ({"figure": {"shape": "square", "radius": 2}}, "unknown key 'figure.radius'"),
         (
             {"figure": {"shape": "sqare"}},
-            "figure.shape must be one of circle, square, got 'sqare'; did you mean 'square'?",
+            "figure.shape … circle, square … 'sqare' … 'square'",
         ),
         ({"figure": {"shape": "square"}}, "figure.side is missing"),
-        ({"figure": {}}, "figure.shape must be one of circle, square"),
-        ({}, "figure.shape must be one of circle, square"),
+        ({"figure": {}}, "figure.shape … circle, square"),
+        ({}, "figure.shape … circle, square"),
     ):
         with pytest.raises(ValueError) as caught:
             build(Drawing, values)
-        assert complaint in str(caught.value)
+        assert tells(str(caught.value), complaint)
 
 
 def test_the_keys_of_every_possible_group_are_listed():
@@ -171,7 +172,7 @@ def test_inherited_fields_bring_their_help_and_can_be_taken_out_again():
 def test_choices_of_a_table_are_listed_and_checked_as_it_stands_now():
     (color,) = [entry for entry in entries(Colored) if entry.key == "color"]
     assert color.choices == ("red", "green")
-    with pytest.raises(ValueError, match="color must be one of red, green, got 'gren'; did you mean 'green'"):
+    with pytest.raises(ValueError, match=r"color.*red, green.*'gren'.*'green'"):
         build(Colored, {"color": "gren"})
     COLORS.add("blue", "")
     assert color.choices == ("red", "green", "blue")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
+from telling import tells
 
 from bertkit.config.fields import entries, part
 from bertkit.config.finetune import FinetuneRecipe, read_finetune_recipe
@@ -54,35 +55,38 @@ def test_the_run_folder_is_named_after_the_recipe():
     ("changes", "complaint"),
     [
         ([], "data.corpus is missing"),
-        (["train.stps=3"], "unknown key 'train.stps'; did you mean 'train.steps'?"),
-        ([CORPUS, "train.stps=3"], "unknown key 'train.stps'; did you mean 'train.steps'?"),
-        ([CORPUS, "trian.steps=3"], "unknown key 'trian'; did you mean 'train'?"),
-        ([CORPUS, "model.hiden_size=3"], "unknown key 'model.hiden_size'; did you mean 'model.hidden_size'?"),
-        ([CORPUS, "model.architecture=brt"], "model.architecture must be one of bert, modernbert, imported"),
-        ([CORPUS, "model.hidden_size=100", "model.num_attention_heads=3"], "model.hidden_size must be a multiple"),
-        ([CORPUS, "model.vocab_size=100"], "model.vocab_size comes from the tokenizer"),
+        (["train.stps=3"], "'train.stps' … 'train.steps'"),
+        ([CORPUS, "train.stps=3"], "'train.stps' … 'train.steps'"),
+        ([CORPUS, "trian.steps=3"], "'trian' … 'train'"),
+        ([CORPUS, "model.hiden_size=3"], "'model.hiden_size' … 'model.hidden_size'"),
+        ([CORPUS, "model.architecture=brt"], "model.architecture … bert, modernbert, imported"),
+        (
+            [CORPUS, "model.hidden_size=100", "model.num_attention_heads=3"],
+            "model.hidden_size … num_attention_heads … 100 … 3",
+        ),
+        ([CORPUS, "model.vocab_size=100"], "model.vocab_size … tokenizer.vocab_size"),
         ([CORPUS, "data.seq_len=1024"], "model.max_position_embeddings=512"),
-        ([CORPUS, "train.steps=3", "train.minutes=1"], "exactly one says how long"),
-        ([CORPUS, "model.hidden_size=9999999"], "model.hidden_size must be at most 1048576, got 9999999"),
-        ([CORPUS, "train.steps=-1"], "train.steps must be at least 0, got -1"),
-        ([CORPUS, "train.minutes=1:30"], "train.minutes: '1:30' means base 60"),
-        ([CORPUS, "optim.lr=nan"], "optim.lr must be a number, got 'nan'"),
-        ([CORPUS, "run.keep=1"], "run.keep must be at least 2"),
+        ([CORPUS, "train.steps=3", "train.minutes=1"], "train.steps … steps and minutes"),
+        ([CORPUS, "model.hidden_size=9999999"], "model.hidden_size … 1048576 … 9999999"),
+        ([CORPUS, "train.steps=-1"], "train.steps … 0 … -1"),
+        ([CORPUS, "train.minutes=1:30"], "train.minutes … '1:30' … base 60"),
+        ([CORPUS, "optim.lr=nan"], "optim.lr … 'nan'"),
+        ([CORPUS, "run.keep=1"], "run.keep … 2 … 1"),
         ([CORPUS, "tokenizer.extend=5"], "tokenizer.extend needs a tokenizer"),
         ([CORPUS, "model.architecture=imported"], "model.init is missing"),
-        ([CORPUS, "train"], "expected key=value, got 'train'"),
+        ([CORPUS, "train"], "key=value … 'train'"),
     ],
 )
 def test_a_mistake_names_its_key_and_the_remedy(changes, complaint):
     with pytest.raises(ValueError) as caught:
         read_recipe("bert-mini", changes)
-    assert complaint in str(caught.value)
+    assert tells(str(caught.value), complaint)
 
 
 def test_an_unknown_recipe_names_the_nearest():
-    with pytest.raises(ValueError, match="unknown recipe 'bert-mni'; did you mean 'bert-mini'"):
+    with pytest.raises(ValueError, match=r"'bert-mni'.*'bert-mini'"):
         read_recipe("bert-mni")
-    with pytest.raises(ValueError, match=r"no/such.yaml is not a file"):
+    with pytest.raises(ValueError, match=r"no/such\.yaml"):
         read_recipe("no/such.yaml")
 
 
@@ -94,15 +98,15 @@ def test_an_unknown_recipe_names_the_nearest():
         ("", "holds no recipe"),
         ("train: {steps: 1, steps: 2}", "'steps' is written twice"),
         ("base: mine.yaml\n", "is not a file"),
-        ("base: bert-mini\ntrain: {minutes: 1:30}\n", "train.minutes: '1:30' means base 60"),
-        ("base: bert-mini\ntrain: {steps: 010}\n", "train.steps: '010' begins with 0"),
+        ("base: bert-mini\ntrain: {minutes: 1:30}\n", "train.minutes … '1:30' … base 60"),
+        ("base: bert-mini\ntrain: {steps: 010}\n", "train.steps … '010'"),
         (f"base: bert-mini\ntrain: {{steps: {'9' * 5000}}}\n", "train.steps is too large"),
-        ("base: bert-mini\nmodel: 3\n", "model is a group of keys"),
+        ("base: bert-mini\nmodel: 3\n", "model … 3"),
         ("base: bert-mini\ntrain: {steps: !!timestamp x}\n", "is not YAML"),
-        ("run: 3\n", "run is a group of keys"),
-        ("train: 3\n", "train is a group of keys"),
-        ("base: bert-mini\ndata: 3\n", "data is a group of keys"),
-        ("run: {seed: 1}\n", "model.architecture must be one of bert, modernbert, imported"),
+        ("run: 3\n", "run … 3"),
+        ("train: 3\n", "train … 3"),
+        ("base: bert-mini\ndata: 3\n", "data … 3"),
+        ("run: {seed: 1}\n", "model.architecture … bert, modernbert, imported"),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, text, complaint):
@@ -110,7 +114,7 @@ def test_a_broken_file_is_named(tmp_path, text, complaint):
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
         read_recipe(str(path), [CORPUS])
-    assert complaint in str(caught.value)
+    assert tells(str(caught.value), complaint)
 
 
 def test_bases_that_lead_in_a_circle_are_refused(tmp_path):
@@ -180,7 +184,7 @@ def test_fine_tuning_resumes_where_only_places_and_habits_differ(resumed):
 def test_sections_are_read_without_what_the_others_lack():
     model, tokenizer = read_sections("bert-mini", "model", "tokenizer", changes=["tokenizer.vocab_size=99"])
     assert (model.hidden_size, tokenizer.vocab_size) == (256, 99)
-    with pytest.raises(ValueError, match=r"unknown key 'model.hiden_size'; did you mean 'model.hidden_size'"):
+    with pytest.raises(ValueError, match=r"'model.hiden_size'.*'model.hidden_size'"):
         read_sections("bert-mini", "model", changes=["model.hiden_size=3"])
     with pytest.raises(ValueError, match=r"model.init is missing"):
         read_sections("continued", "model")

@@ -131,18 +131,18 @@ def test_words_and_pieces_of_every_vocabulary_are_shown_apart(mark, tmp_path):
 
 def test_what_cannot_be_filled_is_refused(folder, tmp_path):
     fill = FillMask(folder)
-    with pytest.raises(ValueError, match=r"write \[MASK\] where a token is missing, got 'no mask'"):
+    with pytest.raises(ValueError, match=r"\[MASK\].*'no mask'"):
         fill("no mask")
-    with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"top_k.* 1.* 0"):
         fill(TEXT, top_k=0)
-    with pytest.raises(ValueError, match="order must be one of left-to-right, easiest-first, got 'right'"):
+    with pytest.raises(ValueError, match=r"order.*left-to-right, easiest-first.*'right'"):
         fill(TEXT, order="right")
-    with pytest.raises(ValueError, match="longer than the encoder's max_position_embeddings=32"):
+    with pytest.raises(ValueError, match="max_position_embeddings=32"):
         fill("[MASK] " + "paris " * 40)
     bertkit.save(
         build_encoder(BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1)), tmp_path
     )
-    with pytest.raises(ValueError, match="holds a Bert, but a MaskedLM is needed"):
+    with pytest.raises(ValueError, match=r"Bert.*MaskedLM"):
         FillMask(tmp_path)
 
 

@@ -97,7 +97,7 @@ def test_mean_and_deviation_by_hand():
 
 
 def test_lost_words_are_no_score():
-    with pytest.raises(ValueError, match="sentence 2 has 2 gold tags, but 1"):
+    with pytest.raises(ValueError, match=r"sentence 2.* 2 gold.* 1"):
         span_scores([["O"], ["O", "O"]], [["O"], ["O"]])
     with pytest.raises(ValueError, match="2 gold sentences, but 1"):
         word_scores([["O"], ["O"]], [["O"]])

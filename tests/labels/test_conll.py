@@ -44,12 +44,12 @@ def test_empty_and_odd_words_of_a_file_with_tabs_are_words(tmp_path):
 @pytest.mark.parametrize(
     ("text", "settings", "complaint"),
     [
-        ("a\tO\nb\tO\tO\n", {}, r"x.conll:2: 3 columns where line 1 has 2.*tabs"),
-        ("a O\n\nb\n", {}, r"x.conll:3: 1 column where line 1 has 2.*spaces"),
+        ("a\tO\nb\tO\tO\n", {}, r"x.conll:2: 3 columns.*line 1.* 2.*tabs"),
+        ("a O\n\nb\n", {}, r"x.conll:3: 1 column.*line 1.* 2.*spaces"),
         ("a\tO\nb\t\n", {}, r"x.conll:2: the tag is empty"),
-        ("a\tO\n", {"tag_column": "3"}, r"x.conll:1: tag_column=3, but there are 2 columns"),
-        ("a\tO\n", {"tag_column": "0"}, r"the first is 1, the last -1"),
-        ("a\tO\n", {"tag_column": "ner"}, r"x.conll:1: tag_column=ner: the columns have no names"),
+        ("a\tO\n", {"tag_column": "3"}, r"x.conll:1: tag_column=3.* 2 columns"),
+        ("a\tO\n", {"tag_column": "0"}, r"tag_column=.* 1.* -1"),
+        ("a\tO\n", {"tag_column": "ner"}, r"x.conll:1: tag_column=ner"),
         ("a\n", {}, r"cannot hold both words and tags"),
     ],
 )

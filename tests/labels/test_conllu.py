@@ -41,7 +41,7 @@ def test_any_column_or_key_of_conllu_can_be_the_tag(tmp_path, column, tags):
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
-    [("1\ta\tb\n", r"x.conllu:1: 3 columns where CoNLL-U has 10"), ("x" + "\t_" * 9, r"must number the word, got 'x'")],
+    [("1\ta\tb\n", r"x.conllu:1: 3 columns.* 10"), ("x" + "\t_" * 9, r"must number the word, got 'x'")],
 )
 def test_a_broken_conllu_line_is_named(tmp_path, line, complaint):
     with pytest.raises(ValueError, match=complaint):

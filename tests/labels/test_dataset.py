@@ -26,7 +26,7 @@ def test_a_part_that_a_dataset_lacks_and_a_label_it_hides_are_named(tmp_path):
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b"])})
     rows = datasets.Dataset.from_dict({"text": ["x", "y"], "label": [1, -1]}, features=features)
     datasets.DatasetDict({"train": rows}).save_to_disk(str(tmp_path / "set"))
-    with pytest.raises(ValueError, match=r"set has no part 'validation'; its parts are train"):
+    with pytest.raises(ValueError, match=r"set.*'validation'.*train"):
         list(read_labeled_texts(str(tmp_path / "set"), TaggedConfig(), split="validation"))
-    with pytest.raises(ValueError, match=r"set:2: label holds -1, but labels are 0 to 1"):
+    with pytest.raises(ValueError, match=r"set:2: label.* -1.* 0 to 1"):
         list(read_labeled_texts(str(tmp_path / "set"), TaggedConfig()))

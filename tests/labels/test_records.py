@@ -29,14 +29,14 @@ def test_json_lines_with_tokens_or_with_spans(tmp_path):
     [
         ("{", "x.jsonl:1: not JSON"),
         ("[1]", "x.jsonl:1: expected an object, got list"),
-        ('{"tokens": ["a"], "tags": []}', "1 words need as many tags, got 0 tags"),
-        ('{"tokens": ["a"], "ents": []}', "no key 'tags'; the keys are tokens, ents"),
-        ('{"tokens": [1], "tags": ["O"]}', "a word must be text, got 1"),
-        ('{"words_": 3}', "expected tokens .* or a text; the keys are words_"),
+        ('{"tokens": ["a"], "tags": []}', "1 words.* 0 tags"),
+        ('{"tokens": ["a"], "ents": []}', "'tags'.*tokens, ents"),
+        ('{"tokens": [1], "tags": ["O"]}', "word.* 1"),
+        ('{"words_": 3}', "tokens.*text.*words_"),
         ('{"text": "ab", "spans": [[0, 9, "X"]]}', "within the 2 characters"),
         ('{"text": "a b", "spans": [[0, 3, "X"], [2, 3, "Y"]]}', "overlaps the one before it"),
         ('{"text": "a  b", "spans": [[1, 2, "X"]]}', "holds no word"),
-        ('{"text": "a b", "spans": null}', "x.jsonl:1: spans must be a list, got None"),
+        ('{"text": "a b", "spans": null}', "x.jsonl:1: spans.*None"),
         ('{"text": "a b", "spans": {"start": 0}}', "x.jsonl:1: spans must be a list"),
         ('{"text": "a b", "spans": [5]}', "a span is .*, got 5"),
     ],
@@ -74,5 +74,5 @@ def test_a_record_of_any_origin_knows_its_place():
 def test_where_nobody_asks_for_tags_they_may_be_missing(read):
     (sentence,) = read([({"text": "Anna runs."}, 1)], "x", TaggedConfig(), False)
     assert sentence.tags is None
-    with pytest.raises(ValueError, match=r"x:1: no key '(spans|label)'; the keys are text"):
+    with pytest.raises(ValueError, match=r"x:1: .*'(spans|label)'.*text"):
         list(read([({"text": "Anna runs."}, 1)], "x", TaggedConfig(), True))

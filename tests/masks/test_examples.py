@@ -94,8 +94,8 @@ def test_numpy_integers_are_integers():
         ),
         (PLAIN | {"special_ids": [500]}, None, "outside a vocabulary"),
         (PLAIN, [[2, 100, 3]], "outside the vocabulary of 100"),
-        (PLAIN, [[2, 5, 3], [2, -1, 3]], "input_ids of example 1 must hold numbers from 0 on, got -1"),
-        (PLAIN, [np.array([2, 2**64 - 1], np.uint64)], "input_ids must hold integers of 64 bits"),
+        (PLAIN, [[2, 5, 3], [2, -1, 3]], "input_ids of example 1.* -1"),
+        (PLAIN, [np.array([2, 2**64 - 1], np.uint64)], "input_ids.*64 bits"),
         (PLAIN, [], "empty batch"),
         (PLAIN, [{"ids": [1]}], "needs input_ids"),
         (PLAIN | {"unit": "word"}, [[2, 7, 3]], "whole words need a tokenizer"),
@@ -104,25 +104,25 @@ def test_numpy_integers_are_integers():
             (PLAIN, [{"input_ids": [2, 7], name: [1]}, {"input_ids": [3], name: [1, 1]}], f"{name} of example 0")
             for name in ("special_tokens_mask", "attention_mask", "word_ids", "starts_word")
         ),
-        (PLAIN, [[2, 7.5, 3]], "input_ids of example 0 must hold integers, got float64s"),
-        (PLAIN, [torch.tensor([2.0, 7.0])], "input_ids of example 0 must hold integers"),
-        (PLAIN, [["a", "b"]], "input_ids of example 0 must hold integers"),
+        (PLAIN, [[2, 7.5, 3]], "input_ids of example 0.*float64"),
+        (PLAIN, [torch.tensor([2.0, 7.0])], "input_ids of example 0.*integers"),
+        (PLAIN, [["a", "b"]], "input_ids of example 0.*integers"),
         (
             PLAIN,
             [{"input_ids": [2, 7], "attention_mask": [1.0, 0.5]}],
-            "attention_mask of example 0 must hold integers",
+            "attention_mask of example 0.*integers",
         ),
         (PLAIN, [torch.tensor([[2, 7, 3]])], r"has shape \(1, 3\); give one-dimensional"),
         (PLAIN, [[[2, 7, 3]]], r"has shape \(1, 3\); give one-dimensional"),
         (PLAIN, {"input_ids": [[2, 7, 3]]}, "give a list of examples"),
         (PLAIN, [2, 7, 3], "a list of int"),
-        (PLAIN, [{"input_ids": [7]}, {"input_ids": [7], "row_id": 1}], "example 1 and example 0 do not share row_id"),
-        (PLAIN, [{"input_ids": [7], "row_id": 1}, {"input_ids": [7]}], "example 1 and example 0 do not share row_id"),
-        (PLAIN, [{"input_ids": [7], "step": 1}, {"input_ids": [7], "step": 2}], "one step, got examples of steps 1, 2"),
+        (PLAIN, [{"input_ids": [7]}, {"input_ids": [7], "row_id": 1}], "example 1.*example 0.*row_id"),
+        (PLAIN, [{"input_ids": [7], "row_id": 1}, {"input_ids": [7]}], "example 1.*example 0.*row_id"),
+        (PLAIN, [{"input_ids": [7], "step": 1}, {"input_ids": [7], "step": 2}], "steps 1, 2"),
         (PLAIN, [{"input_ids": [7], "row_id": 1.5}], "row_id must be an integer"),
         (PLAIN | {"mlm_probability": lambda step: 1.2}, [{"input_ids": [7], "step": 3}], "gives 1.2 at step 3"),
         (PLAIN | {"mlm_probability": lambda step: "0.1"}, [{"input_ids": [7], "step": 3}], "gives '0.1' at step 3"),
-        (PLAIN | {"tokenizer": backend()}, None, "the tokenizer tells mask_id, vocab_size, pad_id already"),
+        (PLAIN | {"tokenizer": backend()}, None, "tokenizer.*mask_id, vocab_size, pad_id"),
         ({"tokenizer": backend(), "special_ids": [500]}, None, "outside a vocabulary"),
     ],
 )
@@ -171,20 +171,20 @@ MAPPING, ENCODING, ROW = {"input_ids": [2, 7, 3]}, backend().encode("agbh ch"), 
 @pytest.mark.parametrize(
     ("batch", "complaint"),
     [
-        (iter([ROW]), "a batch is a list of examples, got list_iterator; give a list"),
-        ((row for row in [ROW]), "a batch is a list of examples, got generator; give a list"),
+        (iter([ROW]), "list of examples.*list_iterator"),
+        ((row for row in [ROW]), "list of examples.*generator"),
         ({(2, 7, 3)}, "got set"),
         (None, "got NoneType"),
-        ([ENCODING, ROW], "example 0 is an Encoding and example 1 is a row of ids; give all in one form"),
-        ([ENCODING, ENCODING, MAPPING], "example 0 is an Encoding and example 2 is a mapping"),
-        ([ENCODING, None], "example 0 is an Encoding and example 1 is of type NoneType"),
-        ([MAPPING, ENCODING], "example 0 is a mapping and example 1 is an Encoding"),
-        ([MAPPING, [7]], "example 0 is a mapping and example 1 is a row of ids"),
-        ([MAPPING, ROW], "example 0 is a mapping and example 1 is a row of ids"),
-        ([MAPPING, None], "example 0 is a mapping and example 1 is of type NoneType"),
-        ([ROW, ENCODING], "input_ids of example 1 is an Encoding; give all examples in one form"),
-        ([np.array(ROW), ENCODING], "input_ids of example 1 is an Encoding; give all examples in one form"),
-        ([ROW, ROW, MAPPING], "input_ids of example 2 is a mapping; give all examples in one form"),
+        ([ENCODING, ROW], "example 0.*Encoding.*example 1.*row of ids"),
+        ([ENCODING, ENCODING, MAPPING], "example 0.*Encoding.*example 2.*mapping"),
+        ([ENCODING, None], "example 0.*Encoding.*example 1.*NoneType"),
+        ([MAPPING, ENCODING], "example 0.*mapping.*example 1.*Encoding"),
+        ([MAPPING, [7]], "example 0.*mapping.*example 1.*row of ids"),
+        ([MAPPING, ROW], "example 0.*mapping.*example 1.*row of ids"),
+        ([MAPPING, None], "example 0.*mapping.*example 1.*NoneType"),
+        ([ROW, ENCODING], "input_ids of example 1.*Encoding"),
+        ([np.array(ROW), ENCODING], "input_ids of example 1.*Encoding"),
+        ([ROW, ROW, MAPPING], "input_ids of example 2.*mapping"),
     ],
 )
 def test_a_batch_of_the_wrong_form_is_named(batch, complaint):
@@ -194,5 +194,5 @@ def test_a_batch_of_the_wrong_form_is_named(batch, complaint):
 
 @pytest.mark.parametrize("examples", [[[2, 7, 3], 5], [{"input_ids": [2]}, {"input_ids": 5}], [{"input_ids": 5}]])
 def test_an_example_without_a_length_is_named(examples):
-    with pytest.raises(ValueError, match=r"input_ids of example [01] must be a list, an array or a tensor, got 5"):
+    with pytest.raises(ValueError, match=r"input_ids of example [01].* 5"):
         MaskingCollator(mask_id=4, vocab_size=30)(examples)

@@ -46,7 +46,7 @@ def test_a_unit_from_outside_travels_to_loader_workers():
 
 @pytest.mark.parametrize("make", [lambda unit: MaskConfig(unit=unit), lambda unit: MaskingCollator(**PLAIN, unit=unit)])
 def test_a_unit_nobody_added_is_refused_by_name(make):
-    with pytest.raises(ValueError, match="unit must be one of token, word, span, got 'wrod'"):
+    with pytest.raises(ValueError, match=r"unit.*token, word, span.*'wrod'"):
         make("wrod")
 
 

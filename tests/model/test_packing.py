@@ -55,7 +55,7 @@ def test_a_gap_in_the_mask_is_refused_by_row():
 
 
 def test_a_mask_of_another_shape_is_refused():
-    with pytest.raises(ValueError, match=r"attention_mask must have the shape of input_ids, \(2, 3\), got \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"attention_mask.*input_ids.*\(2, 3\).*\(2, 4\)"):
         pack(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4))
 
 
@@ -131,7 +131,7 @@ def test_heads_give_logits_for_padded_and_packed_alike(config):
 
 def test_positions_beyond_the_table_are_refused():
     encoder = build_encoder(CONFIGS[0])
-    with pytest.raises(ValueError, match="41 tokens is longer than the encoder's max_position_embeddings=40"):
+    with pytest.raises(ValueError, match=r"41 tokens.*max_position_embeddings=40"):
         encoder(torch.ones(1, 41, dtype=torch.long))
 
 
@@ -141,24 +141,24 @@ def test_ids_outside_the_vocabulary_are_refused(config, padded):
     encoder = build_encoder(config)
     for bad in (-1, 50):
         ids = torch.tensor([[5, bad]])
-        with pytest.raises(ValueError, match=rf"input_ids must lie in \[0, 50\), got {bad}"):
+        with pytest.raises(ValueError, match=rf"input_ids.*\[0, 50\).* {bad}"):
             encoder(ids if padded else pack(ids)[0])
 
 
 def test_token_types_outside_their_table_are_refused():
-    with pytest.raises(ValueError, match=r"token_type_ids must lie in \[0, 2\), got 2"):
+    with pytest.raises(ValueError, match=r"token_type_ids.*\[0, 2\).* 2"):
         build_encoder(CONFIGS[0])(torch.tensor([[5]]), token_type_ids=torch.tensor([[2]]))
 
 
 @pytest.mark.parametrize("value", [2, -1, 0.5, float("nan")])
 def test_a_mask_holds_zeros_and_ones(value):
     ids = torch.tensor([[5, 6]])
-    with pytest.raises(ValueError, match=f"attention_mask must hold 1 for tokens and 0 for padding, got {value}"):
+    with pytest.raises(ValueError, match=rf"attention_mask.* {value}"):
         pack(ids, torch.tensor([[1, value]]))
     for mask in (torch.tensor([[True, False]]), torch.tensor([[1.0, 0.0]])):
         assert pack(ids, mask)[0].input_ids.tolist() == [5]
 
 
 def test_rows_without_columns_are_refused():
-    with pytest.raises(ValueError, match=r"input_ids must hold at least one column, got shape \(2, 0\)"):
+    with pytest.raises(ValueError, match=r"input_ids.*\(2, 0\)"):
         pack(torch.zeros(2, 0, dtype=torch.int64))

@@ -87,7 +87,7 @@ def test_a_bare_encoder_gets_a_head(old_text, new_text, tmp_path):
 
 def test_rows_longer_than_the_model_are_refused(old_text, new_text, tmp_path):
     init = save_model(tmp_path / "init", old_text)
-    with pytest.raises(ValueError, match=r"data.seq_len=64 is longer than the 32 positions"):
+    with pytest.raises(ValueError, match=r"data.seq_len=64.* 32 positions"):
         go_on(tmp_path / "run", init, new_text, "data.seq_len=64", f"data.cache_dir={tmp_path / 'cache'}")
     assert not (tmp_path / "cache").exists()
 
@@ -104,7 +104,7 @@ def test_a_model_with_the_head_of_a_task_is_told_before_anything_is_prepared(old
 def test_a_vocabulary_larger_than_the_model_is_told_before_anything_is_prepared(old_text, new_text, tmp_path, extend):
     init = save_model(tmp_path / "init", old_text)
     bertkit.save(MaskedLM(build_encoder(BertConfig(vocab_size=50, max_position_embeddings=32, **SIZES), 0), 0), init)
-    with pytest.raises(ValueError, match=r"the tokenizer has 130 tokens, but the model knows 50"):
+    with pytest.raises(ValueError, match=r"130 tokens.* 50"):
         go_on(tmp_path / "run", init, new_text, f"tokenizer.extend={extend}", f"data.cache_dir={tmp_path / 'cache'}")
     assert not (tmp_path / "cache").exists()
 

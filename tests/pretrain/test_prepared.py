@@ -76,7 +76,7 @@ def test_merged_parts_train_and_their_run_can_be_looked_at(home, tmp_path, capsy
     parts = shutil.copytree(home / "parts", tmp_path / "parts")
     changes = [f"data.prepared={parts}", *TINY, f"run.dir={tmp_path / 'run'}"]
     assert main(["pretrain", "bert-mini", *changes]) == 2
-    assert f"holds parts; make one set of them with 'bertkit prepare --merge {parts}'" in capsys.readouterr().err
+    assert f"bertkit prepare --merge {parts}" in capsys.readouterr().err
     merge(parts)
     assert main(["pretrain", "bert-mini", *changes]) == 0
     assert probe(tmp_path / "run", json.loads((tmp_path / "run" / "run.json").read_bytes()), 1).mask_rows
@@ -93,11 +93,11 @@ def test_the_printed_recipe_of_prepared_rows_is_the_same_recipe(home, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        (["data.seq_len=64"], r"data.seq_len=64 contradicts data.prepared=.*rows, whose rows were made with 32"),
+        (["data.seq_len=64"], r"data.seq_len=64.*data.prepared=.*rows.* 32"),
         (["data.documents=line"], "data.documents=line contradicts"),
-        (["data.corpus=my.txt"], "data.corpus cannot be set beside data.prepared"),
-        (["tokenizer.vocab_size=99"], "tokenizer.vocab_size cannot be set beside data.prepared"),
-        (["tokenizer.path=there"], "tokenizer.path cannot be set beside data.prepared"),
+        (["data.corpus=my.txt"], "data.corpus.*data.prepared"),
+        (["tokenizer.vocab_size=99"], "tokenizer.vocab_size.*data.prepared"),
+        (["tokenizer.path=there"], "tokenizer.path.*data.prepared"),
         (["model.max_position_embeddings=16"], "data.seq_len=32 is longer than"),
     ],
 )

@@ -20,7 +20,7 @@ def test_the_parts_merged_have_the_documents_of_the_whole(corpus, tokenizer, tmp
         made = prepare(corpus, tokenizer, config, tmp_path / "parts", part=Part.parse(f"{number}/{of}"))
         assert made == tmp_path / "parts" / f"part-{number:05d}-of-{of:05d}"
         if number < of:
-            with pytest.raises(ValueError, match=f"lacks {of - number} of {of} parts: part-{number + 1:05d}"):
+            with pytest.raises(ValueError, match=f"{of - number} of {of} parts.*part-{number + 1:05d}"):
                 merge(tmp_path / "parts")
     assert merge(tmp_path / "parts") == tmp_path / "parts"
     for split in ("train", "validation"):

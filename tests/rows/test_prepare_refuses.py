@@ -69,11 +69,11 @@ def test_damage_is_told_instead_of_taken_for_finished(corpus, tokenizer, tmp_pat
             corpus, tokenizer, tmp_path / name
         )
         (tmp_path / name / "train-00000.tokens").write_bytes(b"")
-        with pytest.raises(ValueError, match=r"train-00000.tokens is damaged: 0 bytes, .* remove .* and prepare again"):
+        with pytest.raises(ValueError, match=r"train-00000.tokens is damaged: 0 bytes.*remove"):
             prepare(corpus, tokenizer, SMALL, tmp_path / name)
     for content in ("", "{", "[]", "{}", json.dumps({"identity": {"sources": []}})):
         (tmp_path / "begun" / PROGRESS).write_text(content)
-        with pytest.raises(ValueError, match=r"progress.json is damaged .* remove .* and start again"):
+        with pytest.raises(ValueError, match=r"progress.json is damaged .*remove"):
             prepare(corpus, tokenizer, SMALL, tmp_path / "begun")
 
 

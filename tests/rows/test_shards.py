@@ -114,7 +114,7 @@ def test_a_row_that_is_not_there_is_no_other_row(made):
 
 
 def test_another_split_is_refused(made):
-    with pytest.raises(ValueError, match="split must be one of train, validation, got 'test'"):
+    with pytest.raises(ValueError, match=r"split.*train, validation.*'test'"):
         open_rows(made, "test")
 
 
@@ -183,7 +183,7 @@ def test_a_hostile_shard_name_is_refused(folder, name):
 
 def test_a_newer_format_is_refused(folder):
     (folder / MANIFEST).write_text(json.dumps(read_manifest(folder) | {"format": 2}))
-    with pytest.raises(ValueError, match="has format 2, this bertkit reads 1"):
+    with pytest.raises(ValueError, match=r"format 2.* 1"):
         open_rows(folder)
 
 

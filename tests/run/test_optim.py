@@ -141,5 +141,5 @@ def test_state_of_another_model_is_refused():
     for part, odd in (("model", {"zz": torch.zeros(1)}), ("optimizer", {"zz/exp_avg": torch.zeros(1)})):
         with pytest.raises(ValueError, match="'zz'"):
             restore_state(model, optimizers, {**saved, part: {**saved[part], **odd}})
-    with pytest.raises(ValueError, match=r"'d.bias' has shape \(9,\) there and \(8,\) here"):
+    with pytest.raises(ValueError, match=r"'d.bias'.*\(9,\).*\(8,\)"):
         restore_state(model, optimizers, {**saved, "model": {**saved["model"], "d.bias": torch.zeros(9)}})

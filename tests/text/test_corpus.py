@@ -61,7 +61,7 @@ def test_what_is_not_there_is_told(tmp_path):
     assert "hf:" not in complaint("nothing/here/at/all.txt")
     assert "write hf:some/dataset" in complaint("some/dataset")
     assert "no file matches" in complaint(tmp_path / "*.txt")
-    assert "holds no .txt .jsonl .json .ndjson .csv .parquet file" in complaint(tmp_path)
+    assert ".txt .jsonl .json .ndjson .csv .parquet" in complaint(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert "neither file nor folder" in complaint(tmp_path / "pipe")
     with pytest.raises(ValueError, match="names no source"):
