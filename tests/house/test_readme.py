@@ -179,6 +179,14 @@ def test_switches_are_accepted_as_written():
             known[verb](inline_code(switch)[0].split())
 
 
+def test_the_tables_of_plugins_are_where_the_page_says():
+    (rows,) = [rows for head, *rows in tables(CHECKOUT / "recipes" / "README.md") if head[0] == "to add"]
+    for _, place, key in rows:
+        module, _, table = inline_code(place)[0].rpartition(".")
+        assert len(getattr(import_module(module), table)) > 0
+        assert set(inline_code(key)) <= {*recipe_keys(), "task"}
+
+
 def test_every_room_is_in_the_tree():
     (tree,) = [part.text for part in read_parts(PAGES[0]) if part.label == "text" and "bertkit/\n" in part.text]
     for package in ("data_pipelines", "bertkit"):
