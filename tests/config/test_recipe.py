@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -12,7 +11,6 @@ from bertkit.config.fields import entries, part
 from bertkit.config.finetune import FinetuneRecipe, read_finetune_recipe
 from bertkit.config.recipe import Recipe, forbidden_changes, read_recipe, read_sections, to_yaml
 from bertkit.model.config import BertConfig
-from bertkit.model.families import FAMILIES, Family
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
 
@@ -188,22 +186,6 @@ def test_sections_are_read_without_what_the_others_lack():
         read_sections("bert-mini", "model", changes=["model.hiden_size=3"])
     with pytest.raises(ValueError, match=r"model.init is missing"):
         read_sections("continued", "model")
-
-
-def test_a_family_that_is_added_has_a_section_at_once(monkeypatch):
-    @dataclass(frozen=True, kw_only=True)
-    class TinyConfig(BertConfig):
-        """The encoder of this test."""
-
-        twist: float = 0.5
-        """How far it turns."""
-
-    monkeypatch.setitem(FAMILIES._rows, "tiny", Family(TinyConfig, "bertkit.model.bert:Bert"))
-    recipe = read_recipe("bert-mini", [CORPUS, "model.architecture=tiny", "model.twist=0.25"])
-    assert recipe.model.encoder_config(99, 0) == TinyConfig(vocab_size=99, twist=0.25)
-    assert yaml.safe_load(to_yaml(recipe))["model"]["twist"] == 0.25
-    notes = {entry.key: entry.help for entry in entries(Recipe)}
-    assert notes["model.twist"] == "How far it turns."
 
 
 def test_every_key_has_help():

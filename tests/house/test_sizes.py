@@ -30,7 +30,6 @@ KNOWN_FUNCTIONS = {
 KNOWN_UNTESTED = {
     "data_pipelines/vocab/marks.py",
     "bertkit/hf/matching.py",
-    "bertkit/config/model_section.py",
     "bertkit/bench/prepare.py",
     "bertkit/demo/folder.py",
     "bertkit/finetune/baselines.py",
