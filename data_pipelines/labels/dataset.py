@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_pipelines.labels.records import Record
+from data_pipelines.labels.sentence import Record
 from data_pipelines.text.hub import load_hub
 
 

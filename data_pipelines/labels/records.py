@@ -5,11 +5,8 @@ from typing import Any
 
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.schemes import Span, iob2_tags
-from data_pipelines.labels.sentence import Sentence, checked_tag
+from data_pipelines.labels.sentence import Record, Sentence, checked_tag
 from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
-
-Record = tuple[dict[str, Any], int]
-"""A record with the number of its line or row."""
 
 _WORD_KEYS = ("tokens", "words", "sentence", "form")
 _TAG_KEYS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "chunk_tags")

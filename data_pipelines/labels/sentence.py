@@ -1,6 +1,9 @@
-"""A labeled sentence, as every format gives it."""
+"""What labeled files hold: sentences, or records that are read as sentences."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+Record = tuple[dict[str, Any], int]
+"""Values by key, and the number of their line or row."""
 
 
 class Sentence(NamedTuple):

@@ -8,35 +8,38 @@ from pathlib import Path
 
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.dataset import dataset_records
-from data_pipelines.labels.formats import FORMATS, Reader
+from data_pipelines.labels.formats import FORMATS, LabelFormat
 from data_pipelines.labels.records import sentences_of_records, texts_of_records
 from data_pipelines.labels.sentence import Sentence
-from data_pipelines.text.lines import read_lines, suffix_of
+from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 
 def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True) -> Iterator[Sentence]:
-    """The sentences of a file of any format that holds words with tags (also as .gz), or of a dataset (hf:NAME or a
-    folder). A suffix that says nothing is CoNLL.
+    """The sentences of a file (also .gz) of any label format, CoNLL where the suffix says nothing, or of a dataset
+    (hf:NAME or a folder).
 
     `split` is the part of a dataset that is read where its name says none. Without `tagged` the tags may be missing.
     """
     if _is_dataset(source):
         return sentences_of_records(dataset_records(source, split), source, config, tagged)
-    suffix = suffix_of(source)
-    read = FORMATS[suffix].sentences if suffix in FORMATS else None
-    return _read_file(read or FORMATS[".conll"].sentences, source, config, tagged)
+    found, lines = _format_of(source, ".conll"), _lines(source, config)
+    if found.sentences:
+        return found.sentences(lines, source, config, tagged)
+    assert found.records is not None
+    return sentences_of_records(found.records(lines, source), source, config, tagged)
 
 
 def read_labeled_texts(
     source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True
 ) -> Iterator[Sentence]:
-    """Texts with one label each, of a file of any format that holds them, or of a dataset. A suffix that says nothing
-    is JSON Lines."""
+    """Texts with one label each, of a file of records, JSON Lines where the suffix says nothing, or of a dataset."""
     if _is_dataset(source):
         return texts_of_records(dataset_records(source, split), source, config, tagged)
-    suffix = suffix_of(source)
-    read = FORMATS[suffix].texts if suffix in FORMATS else None
-    return _read_file(read or FORMATS[".jsonl"].texts, source, config, tagged)
+    found, lines = _format_of(source, ".jsonl"), _lines(source, config)
+    if not found.records:
+        known = " ".join(suffix for suffix in FORMATS if FORMATS[suffix].records)
+        raise ValueError(f"{source}: a {suffix_of(source)} file holds no texts with a label; give one of {known}")
+    return texts_of_records(found.records(lines, source), source, config, tagged)
 
 
 def check_source(source: str) -> None:
@@ -51,7 +54,11 @@ def _is_dataset(source: str) -> bool:
     return source.startswith("hf:") or Path(source).is_dir()
 
 
-def _read_file(read: Reader | None, source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    assert read is not None
+def _format_of(source: str, usual: str) -> LabelFormat:
+    suffix = suffix_of(source)
+    return FORMATS[suffix if suffix in FORMATS else usual]
+
+
+def _lines(source: str, config: TaggedConfig) -> Iterator[Line]:
     check_source(source)
-    return read(read_lines(Path(source), config.errors, cut_long=False), source, config, tagged)
+    return read_lines(Path(source), config.errors, cut_long=False)

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from data_pipelines.bounds import Range, check_choice
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.examples import along_tokens, one_if_equal, read_examples, stacked
@@ -18,13 +20,15 @@ from data_pipelines.masks.keyed import row_keys
 from data_pipelines.masks.masking import Targets, mask_tokens
 from data_pipelines.masks.units import UNITS
 from data_pipelines.rows.batch import RowBatch
-from data_pipelines.vocab.vocabulary import look_up, vocabulary_from_ids, vocabulary_of
+from data_pipelines.vocab.vocabulary import Vocabulary, look_up, vocabulary_from_ids, vocabulary_of
 from data_pipelines.vocab.words import WordTable, ideograph_starts, word_table
 
 IGNORED = -100
 """The label of a token that is no target, as torch's cross-entropy and transformers have it."""
 
 Rate = float | Callable[[int], float]
+_FIELDS = {"mlm_probability": "rate", "mask_replace_prob": "mask_share", "random_replace_prob": "random_share"}
+"""What a MaskConfig calls the arguments that have transformers' names."""
 
 
 class LinearRate:
@@ -79,62 +83,30 @@ class MaskingCollator:
         special_ids: Sequence[int] = (),
         pad_id: int | None = None,
     ):
-        for name, value, known in (
-            ("return_tensors", return_tensors, ("pt", "np")),
-            ("layout", layout, ("padded", "packed")),
-            ("unit", unit, UNITS),
-            ("count", count, ("bernoulli", "exact")),
-        ):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-        rate = MaskConfig.rate if callable(mlm_probability) else mlm_probability
-        _check_number("mlm_probability", rate, "a number in (0, 1) or a function of the step", lambda x: 0 < x < 1)
-        _check_number("mask_replace_prob", mask_replace_prob, "a number in [0, 1]", lambda x: 0 <= x <= 1)
-        _check_number("random_replace_prob", random_replace_prob, "a number in [0, 1]", lambda x: 0 <= x <= 1)
-        if mask_replace_prob + random_replace_prob > 1 + 1e-9:
-            raise ValueError(
-                "mask_replace_prob + random_replace_prob must not exceed 1, "
-                f"got {mask_replace_prob} + {random_replace_prob}"
-            )
-        _check_number("span_mean", span_mean, "a number, at least 1", lambda x: x >= 1)
-        _check_number("span_max", span_max, "an integer from 1 to 64", lambda x: 1 <= x <= 64, Integral)
+        check_choice("return_tensors", return_tensors, ("pt", "np"))
+        check_choice("layout", layout, ("padded", "packed"))
+        check_choice("count", count, ("bernoulli", "exact"))
         if pad_to_multiple_of is not None:
-            wanted = "an integer, at least 1, or None"
-            _check_number("pad_to_multiple_of", pad_to_multiple_of, wanted, lambda x: x >= 1, Integral)
+            _check_number("pad_to_multiple_of", pad_to_multiple_of, "[1, inf)", Integral)
         if isinstance(tokenizer, (str, Path)):
             raise ValueError(_how_to_open(tokenizer))
-        if tokenizer is not None:
-            own_ids = {"mask_id": mask_id, "vocab_size": vocab_size, "pad_id": pad_id}
-            told_twice = [key for key, given in own_ids.items() if given is not None]
-            if told_twice:
-                raise ValueError(
-                    f"the tokenizer tells {', '.join(told_twice)} already; leave that out, or the tokenizer"
-                )
-            self.vocabulary = vocabulary_of(tokenizer, special_ids)
-        elif mask_id is None or vocab_size is None:
-            raise ValueError("give a tokenizer, or at least mask_id and vocab_size (and special_ids, pad_id)")
-        else:
-            _check_number("vocab_size", vocab_size, "an integer, at least 1", lambda x: x >= 1, Integral)
-            for name, index in (("mask_id", mask_id), ("pad_id", 0 if pad_id is None else pad_id)):
-                wanted = f"an integer below vocab_size, {vocab_size}, and at least 0"
-                _check_number(name, index, wanted, lambda x: 0 <= x < vocab_size, Integral)
-            self.vocabulary = vocabulary_from_ids(mask_id, vocab_size, special_ids, pad_id)
         self.rate = mlm_probability
-        self.config = MaskConfig(
-            rate=rate,
-            mask_share=mask_replace_prob,
-            random_share=random_replace_prob,
-            unit=unit,
-            count=count,
+        self.config = _config(
+            mlm_probability=MaskConfig.rate if callable(mlm_probability) else mlm_probability,
+            mask_replace_prob=mask_replace_prob,
+            random_replace_prob=random_replace_prob,
             span_mean=span_mean,
             span_max=span_max,
+            unit=unit,
+            count=count,
         )
-        self._unit = UNITS[unit]
+        self.vocabulary = _vocabulary(tokenizer, mask_id, vocab_size, special_ids, pad_id)
         self.pad_to_multiple_of, self.return_tensors, self.layout = pad_to_multiple_of, return_tensors, layout
         try:
             self.seed = int.from_bytes(os.urandom(8), "big") if seed is None else operator.index(seed)
         except TypeError:
             raise ValueError(f"seed must be an integer, or None for a fresh one, got {seed!r}") from None
+        self._unit = UNITS[unit]
         self._rows_drawn = 0
         self._words: WordTable | None = None
         self._ideographs_V: np.ndarray | None = None
@@ -294,9 +266,39 @@ class MaskingCollator:
         }
 
 
-def _check_number(name: str, value: Any, wanted: str, fits: Callable[[Any], bool], kind: type = Real) -> None:
-    if not isinstance(value, kind) or not fits(value):
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+def _config(**arguments: Any) -> MaskConfig:
+    """The arguments as a config; what is wrong is told by the name that the caller used."""
+    for name in ("mlm_probability", "mask_replace_prob", "random_replace_prob", "span_mean"):
+        _check_number(name, arguments[name])
+    _check_number("span_max", arguments["span_max"], kind=Integral)
+    try:
+        return MaskConfig(**{_FIELDS.get(name, name): value for name, value in arguments.items()})
+    except ValueError as error:
+        message = str(error)
+        for name, field in _FIELDS.items():
+            message = re.sub(rf"\b{field}\b", name, message)
+        raise ValueError(message) from None
+
+
+def _vocabulary(tokenizer: Any, mask_id, vocab_size, special_ids: Sequence[int], pad_id) -> Vocabulary:
+    if tokenizer is not None:
+        own_ids = {"mask_id": mask_id, "vocab_size": vocab_size, "pad_id": pad_id}
+        if told_twice := [key for key, given in own_ids.items() if given is not None]:
+            raise ValueError(f"the tokenizer tells {', '.join(told_twice)} already; leave that out, or the tokenizer")
+        return vocabulary_of(tokenizer, special_ids)
+    if mask_id is None or vocab_size is None:
+        raise ValueError("give a tokenizer, or at least mask_id and vocab_size (and special_ids, pad_id)")
+    _check_number("vocab_size", vocab_size, "[1, inf)", Integral)
+    _check_number("mask_id", mask_id, f"[0, {vocab_size})", Integral)
+    _check_number("pad_id", 0 if pad_id is None else pad_id, f"[0, {vocab_size})", Integral)
+    return vocabulary_from_ids(mask_id, vocab_size, special_ids, pad_id)
+
+
+def _check_number(name: str, value: Any, interval: str | None = None, kind: type = Real) -> None:
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {'an integer' if kind is Integral else 'a number'}, got {value!r}")
+    if interval and (problem := Range(interval).problem(value)):
+        raise ValueError(f"{name} {problem}")
 
 
 def _how_to_open(name: str | Path) -> str:

@@ -150,7 +150,7 @@ WRONG = {
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
 def test_a_wrong_argument_is_told_by_the_name_the_caller_used(name, value):
     plain = {} if name == "tokenizer" else PLAIN
-    with pytest.raises(ValueError, match=f"^{name} must be "):
+    with pytest.raises(ValueError, match=f"^{name} must "):
         MaskingCollator(**plain | {name: value})
 
 

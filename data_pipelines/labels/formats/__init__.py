@@ -4,21 +4,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.sentence import Record, Sentence
 from data_pipelines.table import Table
 from data_pipelines.text.lines import Line
 
-Reader = Callable[[Iterable[Line], str, TaggedConfig, bool], Iterator[Sentence]]
-"""Called with the lines of a file, its name, the settings, and whether tags must be there."""
-
 
 class LabelFormat(NamedTuple):
-    """One row of the table of label formats; None for what a format cannot hold."""
+    """One row of the table of label formats: how a file's lines are read. One of the two is enough."""
 
-    sentences: Reader | None = None
-    """Words with a tag each."""
-    texts: Reader | None = None
-    """Texts with one label each, each as one word with one tag."""
+    sentences: Callable[[Iterable[Line], str, TaggedConfig, bool], Iterator[Sentence]] | None = None
+    """Lines, the file's name, settings, and whether every word must have a tag, to words with tags."""
+    records: Callable[[Iterable[Line], str], Iterator[Record]] | None = None
+    """Lines and the file's name to records, which hold words with tags, a text with spans, or a text with a label."""
 
 
 _CONLL = "data_pipelines.labels.formats.conll:CONLL"

@@ -3,19 +3,9 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import LabelFormat
-from data_pipelines.labels.records import Record, sentences_of_records, texts_of_records
-from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.sentence import Record
 from data_pipelines.text.lines import Line
-
-
-def _sentences(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    return sentences_of_records(json_records(lines, source), source, config, tagged)
-
-
-def _texts(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    return texts_of_records(json_records(lines, source), source, config, tagged)
 
 
 def json_records(lines: Iterable[Line], source: str) -> Iterator[Record]:
@@ -31,4 +21,4 @@ def json_records(lines: Iterable[Line], source: str) -> Iterator[Record]:
         yield record, number
 
 
-JSON_LINES = LabelFormat(sentences=_sentences, texts=_texts)
+JSON_LINES = LabelFormat(records=json_records)
