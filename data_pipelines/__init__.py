@@ -1,4 +1,4 @@
-"""Raw text to masked batches: corpus, tokenizer, token shards, sampling plan, masking collator."""
+"""Raw text to masked batches: corpus, tokenizer, shards, sampling plan, masking collator."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: who wants the collator alone does not wait for the rest."""
+    """Import on first use: the collator alone imports little."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -24,13 +24,13 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def append_file(path: Path, data: bytes, *, anew: bool) -> None:
-    """Write behind what a file holds, or `anew` from its start; `sync` it when it is complete. Follows no link."""
+    """Add to the end of a file, or write it `anew`; call `sync` once it is complete. It never follows a link."""
     with open(os.open(path, _CREATE | (os.O_TRUNC if anew else os.O_APPEND), 0o644), "wb") as file:
         file.write(data)
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put the new content in the place of the old, or leave the old; a reader sees one of the two, whole."""
+    """Replace the content of a file at once: a reader, or a kill, finds the old content or the new."""
     temporary = temporary_path(path)
     temporary.unlink(missing_ok=True)
     write_file(temporary, data)
@@ -39,13 +39,13 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """What `replace_file` writes first; a kill may leave it."""
+    """The name under which `replace_file` writes first; a kill may leave such a file."""
     return path.with_name(f".{path.name}.tmp")
 
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill; when it is full, it takes the place of `folder`, whole."""
+    """An empty folder to fill. It takes the place of `folder` when the block ends without an error."""
     old = folder.with_name(f".old-{folder.name}")
     if old.is_dir() and not folder.exists():  # killed between the two moves below
         move(old, folder)
@@ -63,7 +63,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
-    """An empty folder that is removed afterwards, unless it was moved; what a kill left there is removed first."""
+    """An empty folder that is removed when the block ends, unless it was moved."""
     if path.is_dir():
         remove_folder(path)
     path.mkdir(parents=True)
@@ -94,7 +94,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    """Wait until a file's content, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""A table of ideas by name: formats, masking units, optimizers, objectives, tasks, families. One idea, one row.
+"""Tables of what has a name: formats, masking units, optimizers, objectives, tasks, families.
 
-A row is written as an object, or as "module:NAME", which is imported when the row is first asked for: naming the rows
-in a help text imports nothing. A plugin adds a row with `add`; nothing else has to know of it.
+A row is an object, or "module:NAME", which is imported when the row is first used: a help text can list the rows
+without importing them. A plugin adds a row with `add`, and no other place has to know it.
 """
 
 import difflib

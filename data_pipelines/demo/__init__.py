@@ -1,1 +1,1 @@
-"""What every Python installation holds, as corpus and labels."""
+"""A corpus and labels from the sources of this Python installation."""

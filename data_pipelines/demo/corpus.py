@@ -1,5 +1,5 @@
-"""Nothing enters but this Python installation; its sources leave as a corpus and, because grammar gives the answers, as
-labeled sentences. So a demo needs no download, and nobody's text lies in the repository."""
+"""The sources of this Python installation as a corpus and, because the grammar gives the answers, as labeled sentences.
+So the demo needs no download, and the repository holds no text of others."""
 
 import re
 import sysconfig
@@ -14,7 +14,7 @@ from data_pipelines.text.digest import text_hash
 
 CORPUS, TRAIN, DEV = "corpus.txt", "train.conll", "dev.conll"
 MAX_TRAIN, MAX_DEV = 100, 150
-"""Labeled functions: few, as in most real tasks, so that it shows what an encoder knows beforehand."""
+"""Labeled functions: few, as in most real tasks, so that pretraining makes a difference."""
 
 _PACKAGES = (
     *("accelerate", "datasets", "fsspec", "huggingface_hub", "jinja2", "networkx", "numpy", "pandas", "rich"),
@@ -32,7 +32,7 @@ _DEFINITION = re.compile(r"\n(?= {0,4}(?:def|class|async def) )")
 
 class Module(NamedTuple):
     name: str
-    """The file, from the folder of its library on."""
+    """The file's path below its library's parent folder."""
     code: str
     """Without comments and blank lines; every string is empty."""
 
@@ -50,8 +50,8 @@ class DemoSizes(NamedTuple):
 def write_demo_data(folder: Path, max_bytes: int = 8_000_000) -> DemoSizes:
     """Write the corpus (a blank line between functions) and two files of labeled functions.
 
-    A module is in one of the two files at most, and what dev is made of is not in the corpus either. The corpus comes
-    last: where it is, all is.
+    No module is in both files, and modules of dev are not in the corpus either. The corpus is written last: where it
+    is, all files are.
     """
     modules = list(read_modules(max_bytes))
     known = [module for module in modules if not module.held_out]
@@ -68,7 +68,7 @@ def write_demo_data(folder: Path, max_bytes: int = 8_000_000) -> DemoSizes:
 
 
 def read_modules(max_bytes: int) -> Iterator[Module]:
-    """Modules in the order of a hash of their names, so from all libraries alike, until there is enough."""
+    """Modules in the order of a hash of their names, so from all libraries, until there is enough."""
     size = 0
     for name, file in sorted(_files(), key=lambda named: (text_hash(named[0], "demo order"), named[0])):
         source = file.read_text(encoding="utf-8", errors="replace")
@@ -92,7 +92,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _labeled(modules: Iterable[Module]) -> Iterator[TaggedCode]:
-    """A few functions of each module, so that no module gives the tone."""
+    """A few functions of each module, so that no module dominates."""
     for module in modules:
         yield from islice(tagged_functions(module.code), _PER_MODULE)
 

@@ -1,5 +1,5 @@
-"""Python code enters, its functions leave as sentences in which every name is tagged with its role: labels that the
-grammar gives for nothing."""
+"""Functions of Python code as sentences in which every name is tagged with its role: labels that cost nothing, because
+the grammar gives them."""
 
 import ast
 import builtins
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 ROLES = ("O", "argument", "attribute", "builtin", "class", "function", "global", "local", "module", "parameter")
 """What a name is: a keyword argument, an attribute, a builtin, a class, the function being defined, a name of the
-module around it, a local variable, an imported module, a parameter. All that is no name is O."""
+module around it, a local variable, an imported module, a parameter. Anything else is O."""
 
 _BUILTINS = frozenset(dir(builtins))
 _WORD = re.compile(r'[^\W\d]\w*|\d[\w.]*|""|[^\w\s]')
@@ -25,7 +25,7 @@ class TaggedCode(NamedTuple):
 
 
 def code_words(code: str) -> list[str]:
-    """Names, numbers, empty strings and signs."""
+    """Names, numbers, empty strings and punctuation."""
     return _WORD.findall(code)
 
 
@@ -33,10 +33,10 @@ def tagged_functions(code: str) -> Iterator[TaggedCode]:
     """The functions and methods of a module whose strings are empty and whose text is ASCII; long ones are cut."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other people's comparisons
+            warnings.simplefilter("ignore")  # warnings about other people's code
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
-        return  # a template or a test of the parser itself, not a module
+        return  # a template, or a test of the parser
     modules = {
         (alias.asname or alias.name).split(".")[0]
         for node in ast.walk(tree)
@@ -102,5 +102,5 @@ def _role_of(name: str, parameters: set[str], assigned: set[str], modules: set[s
 
 
 def _by_neighbour(before: str) -> str:
-    """Names that the syntax tree keeps as plain strings: of definitions, imports and caught errors."""
+    """Names that the syntax tree keeps as plain strings: in definitions, imports and except clauses."""
     return {"def": "function", "class": "class", "import": "module", "from": "module"}.get(before, "local")

@@ -1,1 +1,1 @@
-"""Labeled files to words and tags."""
+"""Labeled files to words and tags, or texts and labels."""

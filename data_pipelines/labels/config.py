@@ -18,7 +18,7 @@ class TaggedConfig:
     """Names of a CoNLL file's columns, in order, where the file does not name them itself (# global.columns = ...)."""
 
     scheme: Literal["auto", "plain", "iob1", "iob2", "bioes"] = "auto"
-    """How tags write spans: recognised, or as named here. Spans are learnt and given back in IOB2."""
+    """How tags write spans: recognised, or as named here. Models learn and return IOB2."""
 
     errors: Literal["strict", "replace"] = "strict"
     """What to do with bytes that are not UTF-8 and with NUL: stop and name file and line, or replace."""

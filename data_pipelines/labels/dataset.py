@@ -1,4 +1,4 @@
-"""Hugging Face datasets of labels, saved in a folder or named on the hub, to records."""
+"""Labeled Hugging Face datasets, in a folder or on the hub, to records."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from data_pipelines.text.hub import load_hub
 
 
 def dataset_records(source: str, split: str) -> Iterator[Record]:
-    """Rows of a Hugging Face dataset, numbers of labels replaced by their names."""
+    """The rows of a dataset; numbers of labels become names."""
     import datasets
 
     folder = Path(source)
@@ -30,7 +30,7 @@ def dataset_records(source: str, split: str) -> Iterator[Record]:
             value = row[key]
             numbers = value if isinstance(value, list) else [value]
             for index in numbers:
-                # Parts whose labels are kept secret often hold -1, which Python would read as the last label.
+                # Splits with secret labels often hold -1, which to Python is the last label.
                 if index is None or not 0 <= index < len(labels):
                     raise ValueError(f"{source}:{number}: {key} holds {index}, but labels are 0 to {len(labels) - 1}")
             row[key] = [labels[index] for index in numbers] if isinstance(value, list) else labels[value]

@@ -1,4 +1,4 @@
-"""Records, of JSON Lines, CSV or a dataset, to sentences: the keys that hold words, tags, spans, texts and labels."""
+"""Records of JSON Lines, CSV or a dataset to sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _TAG_KEYS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "ch
 _SPAN_KEYS = ("spans", "entities", "label", "labels")
 _LABEL_KEYS = ("label", "labels", "class", "category", "sentiment")
 _TEXT_KEYS = ("text", "sentence", "content")
-# Text that comes with spans is split by this rule, which its tagger then remembers.
+# How text with spans is split into words; its tagger remembers the rule.
 SPAN_RULE = SplitRule()
 
 
@@ -32,7 +32,7 @@ def texts_of_records(records: Iterable[Record], source: str, config: TaggedConfi
         place = f"{source}:{line}"
         text = _value(record, config.word_column, _TEXT_KEYS, "word_column", place)
         if not isinstance(text, str):
-            raise ValueError(f"{place}: the text must be text, got {type(text).__name__}")
+            raise ValueError(f"{place}: the text must be a string, got {type(text).__name__}")
         tags = None
         if tagged or _key(record, config.tag_column, _LABEL_KEYS) in record:
             label = _value(record, config.tag_column, _LABEL_KEYS, "tag_column", place)
@@ -50,7 +50,7 @@ def _sentence_of(
     if isinstance(words, (list, tuple)):
         for word in words:
             if not isinstance(word, str):
-                raise ValueError(f"{place}: a word must be text, got {word!r}")
+                raise ValueError(f"{place}: a word must be a string, got {word!r}")
         tags = None
         if tagged or _key(record, config.tag_column, _TAG_KEYS) in record:
             tags = _value(record, config.tag_column, _TAG_KEYS, "tag_column", place)
@@ -72,7 +72,7 @@ def _sentence_of(
 
 
 def _span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place: str) -> list[str]:
-    """IOB2 tags of the words that character spans touch; a word half inside a span belongs to it."""
+    """IOB2 tags of the words that the spans touch; a word half inside a span belongs to it."""
     if not isinstance(spans, (list, tuple)):
         raise ValueError(f"{place}: spans must be a list, got {str(spans)[:80]}")
     found: list[Span] = []

@@ -1,4 +1,4 @@
-"""Tags enter, spans leave, and back: IOB1, IOB2 and BIOES recognised, told from plain tags, and made one scheme."""
+"""Tag schemes: IOB1, IOB2, BIOES and plain tags are recognised, read as spans, and converted to IOB2."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -11,11 +11,11 @@ OUTSIDE = "O"
 _OUTSIDE = {OUTSIDE, "_"}
 """CoNLL-U writes an absent value as _."""
 _PREFIXES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
-"""How each prefix in use is read; BILOU and BMEWO are BIOES in other letters."""
+"""What each prefix means; BILOU and BMEWO are BIOES in other letters."""
 
 
 class Span(NamedTuple):
-    """Words `start` up to, not including, `end`."""
+    """Words from `start` to before `end`."""
 
     kind: str
     start: int
@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 
 def recognise(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme that the tags of a corpus follow, with as few broken rules as can be."""
+    """The scheme of a corpus's tags: the one with the fewest broken rules."""
     prefixes: set[str] = set()
     begins = strays = 0
     for tags in sentences:
@@ -41,7 +41,7 @@ def recognise(sentences: Iterable[Sequence[str]]) -> Scheme:
         return "bioes"
     if not prefixes - {"O"}:
         return "plain"
-    # IOB1 begins a span with I-, and with B- only where it touches one of its own kind.
+    # IOB1 begins a span with I-; with B- only directly after another span of the same kind.
     return "iob1" if strays > begins else "iob2"
 
 
@@ -61,15 +61,15 @@ def parse(tag: str) -> tuple[str, str] | None:
 def spans_of(tags: Sequence[str], reading: Reading = "lenient") -> list[Span]:
     """The spans that the tags of a sentence mean.
 
-    The lenient reading is that of conlleval: whatever cannot go on a span begins one. The others count only spans
-    written by the rules of the scheme they are named after.
+    The lenient reading is that of conlleval: a tag that cannot continue a span begins one. The others count only spans
+    that follow the rules of their scheme.
     """
     parsed = [parse(tag) or ("O", "") for tag in tags]
     return {"lenient": _lenient_spans, "iob2": _strict_iob2, "bioes": _strict_bioes}[reading](parsed)
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:
-    """The same spans in IOB2, whatever scheme they came in; an I- that begins a span becomes B-."""
+    """The same spans in IOB2, whatever their scheme; an I- that begins a span becomes B-."""
     return iob2_tags(spans_of(tags), len(tags))
 
 
@@ -82,7 +82,7 @@ def iob2_tags(spans: Iterable[Span], num_words: int) -> list[str]:
 
 
 def stray_insides(tags: Sequence[str]) -> list[int]:
-    """Words whose I- goes on nothing: allowed in IOB1, a broken rule in IOB2."""
+    """Words with an I- that continues no span: allowed in IOB1, an error in IOB2."""
     parsed = [("O", ""), *(parse(tag) or ("O", "") for tag in tags)]
     return [
         index
@@ -92,18 +92,18 @@ def stray_insides(tags: Sequence[str]) -> list[int]:
 
 
 def inside_of(tag: str) -> str:
-    """The tag of a word's later pieces, where all pieces are labelled: B-X goes on as I-X."""
+    """The tag of a word's later subwords, where all are labeled: B-X is followed by I-X."""
     return "I" + tag[1:] if tag == "B" or tag.startswith("B-") else tag
 
 
 def _lenient_spans(parsed: list[tuple[str, str]]) -> list[Span]:
     spans, start, before = [], None, ("O", "")
     for index, here in enumerate([*parsed, ("O", "")]):
-        goes_on = here[0] in "IE" and before[0] in "BI" and before[1] == here[1]
-        if start is not None and not goes_on:
+        continues = here[0] in "IE" and before[0] in "BI" and before[1] == here[1]
+        if start is not None and not continues:
             spans.append(Span(before[1], start, index))
             start = None
-        if here[0] != "O" and not goes_on:
+        if here[0] != "O" and not continues:
             start = index
         before = here
     return spans

@@ -1,4 +1,4 @@
-"""What labeled files hold: sentences, or records that are read as sentences."""
+"""What labeled files hold: sentences, or records to make them from."""
 
 from typing import Any, NamedTuple
 
@@ -7,18 +7,18 @@ Record = tuple[dict[str, Any], int]
 
 
 class Sentence(NamedTuple):
-    """Words, and where they were read. A text with one label is one word with one tag."""
+    """Words, their tags, and where they were read. A text with one label is one word with one tag."""
 
     words: list[str]
     tags: list[str] | None
-    """One a word; None in text that nobody has tagged."""
+    """One for each word; None where the text has no tags."""
     source: str
     lines: list[int]
-    """Line of each word; a dataset counts rows."""
+    """Line of each word; in a dataset, its row."""
     text: str | None = None
     """The running text, where the source has it."""
     offsets: list[tuple[int, int]] | None = None
-    """Place of each word in the text, where they are known."""
+    """Start and end of each word in the text, where they are known."""
 
     def place(self, index: int = 0) -> str:
         return f"{self.source}:{self.lines[index]}" if self.lines else self.source

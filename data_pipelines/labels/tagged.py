@@ -1,6 +1,6 @@
-"""A labeled file or dataset enters, sentences leave: words with a tag each, or a text with one label.
+"""Labeled files and datasets to sentences: words with a tag each, or a text with one label.
 
-Every sentence knows file and line of each word, so that whatever is wrong with a tag later can be said with its place.
+Every sentence knows file and line of each word, so that an error about a tag can name its place.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 
 def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True) -> Iterator[Sentence]:
-    """The sentences of a file (also .gz) of any label format, CoNLL where the suffix says nothing, or of a dataset
-    (hf:NAME or a folder).
+    """The sentences of a file (also .gz) of any label format, or of a dataset (hf:NAME or a folder). A file with an
+    unknown suffix is read as CoNLL.
 
-    `split` is the part of a dataset that is read where its name says none. Without `tagged` the tags may be missing.
+    `split` is the part of a dataset that is read if its name says none. Without `tagged` the tags may be missing.
     """
     if _is_dataset(source):
         return sentences_of_records(dataset_records(source, split), source, config, tagged)
@@ -32,7 +32,8 @@ def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagg
 def read_labeled_texts(
     source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True
 ) -> Iterator[Sentence]:
-    """Texts with one label each, of a file of records, JSON Lines where the suffix says nothing, or of a dataset."""
+    """Texts with one label each, of a file of records or a dataset. A file with an unknown suffix is read as JSON
+    Lines."""
     if _is_dataset(source):
         return texts_of_records(dataset_records(source, split), source, config, tagged)
     found, lines = _format_of(source, ".jsonl"), _lines(source, config)
@@ -43,7 +44,8 @@ def read_labeled_texts(
 
 
 def check_source(source: str) -> None:
-    """Refuse what is neither a dataset on the hub nor here. Nothing is opened and no network is used."""
+    """Refuse a source that is neither a dataset on the hub nor a path here. Nothing is opened and no network is
+    used."""
     path = Path(source)
     if not source.startswith("hf:") and not path.is_file() and not path.is_dir():
         hint = f"; for the Hugging Face dataset of that name write hf:{source}" if "." not in path.name else ""

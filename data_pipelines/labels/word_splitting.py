@@ -1,4 +1,4 @@
-"""Raw text enters, words leave with their places in it, split as a labeled corpus splits them."""
+"""Splits raw text into words with their places, as a labeled corpus does."""
 
 import re
 import sys
@@ -22,10 +22,10 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class SplitRule:
-    """How text becomes words: at spaces, and unless told otherwise around punctuation."""
+    """How text is split into words: at spaces, and around punctuation unless told otherwise."""
 
     punctuation: bool = True
-    """Whether punctuation is apart from the words it touches."""
+    """Whether punctuation is split from words."""
 
     hyphens: bool = False
     """Whether well-known is three words."""
@@ -45,14 +45,14 @@ class SplitRule:
 
 
 class WordSplitter:
-    """Splits by a rule; what stands between two spaces is looked at once and then remembered."""
+    """Splits by a rule, and remembers how each string between two spaces was split."""
 
     def __init__(self, rule: SplitRule):
         self.rule = rule
         self._known: dict[str, Places] = {}
 
     def places(self, text: str) -> Places:
-        """Where the words of a text stand; nothing but whitespace lies between them."""
+        """Start and end of each word; only white space is between them."""
         found: Places = []
         for match in _CHUNK.finditer(text):
             chunk, at = match[0], match.start()
@@ -86,7 +86,7 @@ class WordSplitter:
         return places
 
     def _whole_from(self, chunk: str, at: int) -> int | None:
-        """Where the longest word that stays whole ends, if one begins here; what follows it is punctuation."""
+        """The end of the longest word in `together` that begins here; only punctuation may follow it."""
         if not self.rule.together:
             return None
         end = len(chunk)
@@ -100,9 +100,9 @@ class WordSplitter:
 
 
 def learn_rule(sentences: Iterable[tuple[Sequence[str], str | None]]) -> SplitRule:
-    """The rule that best gives back the words of a corpus from its text.
+    """The rule that best reproduces the words of a corpus from its text.
 
-    Where the text is not known it is written as people would: no space before a comma or a 's.
+    Where the text is unknown, it is written as usual: no space before a comma or a 's.
     """
     sentences = list(sentences)
     # Evenly from the whole corpus: its first sentences are often all of one kind.
@@ -132,7 +132,7 @@ def written_out(words: Sequence[str]) -> str:
 
 
 def _agreement(rule: SplitRule, examples: list[tuple[list[str], str]]) -> float:
-    """F1 of the rule's words against the corpus's, counted as bags: order is the text's in both."""
+    """F1 of the rule's words against the corpus's, regardless of order."""
     splitter = WordSplitter(rule)
     right = made = given = 0
     for words, text in examples:
@@ -150,7 +150,7 @@ _CLOSING = re.compile(r"[.,;:!?)\]}%]|\.\.\.|n['’]t|['’](?:s|m|d|re|ve|ll)?"
 
 @cache
 def _parts(hyphens: bool) -> re.Pattern[str]:
-    """What a word can be, the first that fits: address, name with @ or #, number, initials, emoji, one Chinese or
+    """What a word can be, the first match wins: address, name with @ or #, number, initials, emoji, one Chinese or
     Japanese character, letters, a repeated mark, any one character."""
     marks = _marks()
     letter = rf"[^\s{marks}{IDEOGRAPHS}{KANA}]"
@@ -167,7 +167,7 @@ def _parts(hyphens: bool) -> re.Pattern[str]:
 
 @cache
 def _marks() -> str:
-    """All punctuation and symbols, as the inside of a character class; \\w would break words at combining marks."""
+    """All punctuation and symbols, for a character class; \\w would break words at combining marks."""
     ranges: list[list[int]] = []
     for code in range(min(0x1FB00, sys.maxunicode)):
         if unicodedata.category(chr(code))[0] in "PS":

@@ -1,4 +1,4 @@
-"""Token rows enter, a masked batch leaves: padded for any project, or packed for an encoder without padding."""
+"""The masking collator: rows of tokens to a masked batch, padded for any project or packed for our encoders."""
 
 import operator
 import os
@@ -24,7 +24,7 @@ from data_pipelines.vocab.vocabulary import Vocabulary, look_up, vocabulary_from
 from data_pipelines.vocab.words import WordTable, ideograph_starts, word_table
 
 IGNORED = -100
-"""The label of a token that is no target, as torch's cross-entropy and transformers have it."""
+"""The label of a token that is no target, as in torch's cross-entropy and in transformers."""
 
 Rate = float | Callable[[int], float]
 _FIELDS = {"mlm_probability": "rate", "mask_replace_prob": "mask_share", "random_replace_prob": "random_share"}
@@ -115,7 +115,7 @@ class MaskingCollator:
     def from_config(
         cls, tokenizer: Any, config: MaskConfig, *, seed: int, total_steps: int = 0, **options
     ) -> "MaskingCollator":
-        """The collator a recipe describes; `total_steps` is where a changing rate arrives."""
+        """The collator of a recipe; `total_steps` is the step at which a changing rate reaches its end."""
         final = config.final_rate
         return cls(
             tokenizer,
@@ -142,7 +142,7 @@ class MaskingCollator:
         return self._packed(rows, targets, starts_word_T)
 
     def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
-        """Collate rows that lie end to end already, as the shards hand them out; the rows stay as they are."""
+        """Collate rows laid end to end, as the shards give them; the rows themselves are not changed."""
         rows, keys_R = RowBatch(rows.ids_T.copy(), *rows[1:]), row_keys(row_ids, self.seed, one_if_equal(epochs))
         targets, starts_word_T = self._mask(rows, keys_R, step)
         return self._packed(rows, targets, starts_word_T)
@@ -150,7 +150,7 @@ class MaskingCollator:
     def _mask(
         self, rows: RowBatch, keys_R, step: int | None, protected_T=None, tokenizer_words: bool = False
     ) -> tuple[Targets, np.ndarray | None]:
-        """Choose targets and corrupt the rows there; returns them, and where words start if that is known."""
+        """Choose targets and replace them in the rows; returns the targets, and where words start if that is known."""
         ids_T, starts_word_T = rows.ids_T, rows.starts_word_T
         if tokenizer_words and self.vocabulary.tokens is not None:
             starts_word_T = starts_word_T | look_up(self._ideographs(), ids_T)
@@ -235,7 +235,7 @@ class MaskingCollator:
         }
         for name, values in columns.items():
             if name == "labels":
-                continue  # of an earlier task: the targets are the labels here
+                continue  # labels of another task; here the targets are the labels
             flat_T = along_tokens(values, lengths)
             batch[name] = stacked(values) if flat_T is None else spread(flat_T, 0)
         return self._finish(batch)
@@ -267,7 +267,7 @@ class MaskingCollator:
 
 
 def _config(**arguments: Any) -> MaskConfig:
-    """The arguments as a config; what is wrong is told by the name that the caller used."""
+    """The arguments as a config; an error names the argument as the caller does."""
     for name in ("mlm_probability", "mask_replace_prob", "random_replace_prob", "span_mean"):
         _check_number(name, arguments[name])
     _check_number("span_max", arguments["span_max"], kind=Integral)
@@ -317,15 +317,15 @@ def _full(value: int, shape: int | tuple[int, int], dtype: Any = np.int64) -> np
 
 def _filled(lengths: np.ndarray, width: int, pads_left: bool) -> np.ndarray:
     """(R, width) bool: where the padded rows hold tokens."""
-    # Of two bytes each, four times as many are compared at once.
+    # With two bytes each, the processor compares four times as many at once.
     small = np.int16 if width < 2**15 else np.int64
     places, lengths = np.arange(width, dtype=small), lengths.astype(small)
     return places >= (width - lengths)[:, None] if pads_left else places < lengths[:, None]
 
 
 def _attended_only(rows: RowBatch, targets: Targets, starts_word_T, attended_T):
-    """The same without unattended tokens; none of them is a target."""
-    before = np.concatenate([[0], np.cumsum(attended_T)])  # attended tokens before each place
+    """The same without the tokens that have attention_mask 0; none of them is a target."""
+    before = np.concatenate([[0], np.cumsum(attended_T)])  # attended tokens before each position
     borders = before[rows.row_starts]
     starts_word_T = None if starts_word_T is None else starts_word_T[attended_T]
     rows = RowBatch(rows.ids_T[attended_T], borders, borders)
@@ -333,7 +333,7 @@ def _attended_only(rows: RowBatch, targets: Targets, starts_word_T, attended_T):
 
 
 def _process_identity() -> tuple[int, int]:
-    """Rank, and the DataLoader worker's seed, which torch draws anew every epoch: no two streams are alike."""
+    """Rank and seed of the DataLoader worker, which torch draws anew every epoch: no two streams are alike."""
     rank, worker = int(os.environ.get("RANK", 0)), None
     torch = sys.modules.get("torch")
     if torch is not None:

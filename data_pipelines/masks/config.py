@@ -13,7 +13,7 @@ class MaskConfig:
     """Share of the maskable tokens (all but special ones) chosen as targets."""
 
     final_rate: Annotated[float | None, Range("(0, 1)")] = None
-    """The rate at the last step, reached in a straight line from `rate`; none keeps it fixed."""
+    """The rate at the last step; it changes linearly from `rate`. none keeps it fixed."""
 
     mask_share: Annotated[float, Range("[0, 1]")] = 0.8
     """Share of the targets replaced by [MASK]."""
@@ -26,7 +26,7 @@ class MaskConfig:
     replaced or kept as a whole too."""
 
     count: Literal["bernoulli", "exact"] = "bernoulli"
-    """bernoulli decides for each unit by itself; exact takes the same share in every row."""
+    """bernoulli decides for each unit independently; exact takes the same share in every row."""
 
     span_mean: Annotated[float, Range("[1, inf]")] = 3.8
     """Mean span length before it is cut at span_max (unit span only)."""

@@ -1,4 +1,4 @@
-"""Examples of any form enter; flat rows, masks, keys and further columns leave, or a sentence on what is wrong."""
+"""Examples of any form to flat rows, masks, keys and further columns; a wrong example is named."""
 
 import operator
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from data_pipelines.vocab.words import starts_from_word_ids
 
 
 class Examples(NamedTuple):
-    """A batch of examples, read."""
+    """A batch of examples as arrays."""
 
     rows: RowBatch
     protected_T: np.ndarray | None
-    """bool: never to be chosen, where an example says so."""
+    """bool: tokens that must not be chosen, where an example says so."""
     attended_T: np.ndarray | None
     tokenizer_words: bool
-    """Whether the rows' words are the tokenizer's own, which take a run of Chinese for one word."""
+    """Whether the words are those of the tokenizer, to which a run of Chinese is one word."""
     row_ids: np.ndarray | None
     epochs: np.ndarray | int | None
     """One number where all examples have the same."""
@@ -79,7 +79,7 @@ def read_examples(examples: Sequence[Any], *, with_words: bool) -> Examples:
 
 
 def one_if_equal(numbers: np.ndarray) -> np.ndarray | int:
-    """A single number where all are alike: less to compute with."""
+    """A single number where all are equal, which is faster to compute with."""
     return int(numbers[0]) if len(numbers) and (numbers == numbers[0]).all() else numbers
 
 
@@ -93,7 +93,7 @@ def along_tokens(values: list, lengths: np.ndarray) -> np.ndarray | None:
 
 
 def stacked(values: list) -> np.ndarray | list:
-    """A field with numbers of one shape in every example as an array; what is ragged or no number stays a list."""
+    """A field with numbers of one shape in every example as an array; anything else stays a list."""
     arrays = list(map(_numbers, values))
     if any(array.dtype == object or array.shape != arrays[0].shape for array in arrays):
         return values
@@ -101,7 +101,7 @@ def stacked(values: list) -> np.ndarray | list:
 
 
 def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list], bool]:
-    """Examples as named columns, and whether their words were asked of the tokenizer."""
+    """Examples as named columns, and whether their words come from the tokenizer."""
     if hasattr(examples, "keys"):
         raise ValueError(
             "a batch in columns was given to the masking collator; give a list of examples, such as "
@@ -132,7 +132,7 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
     if "input_ids" not in names:
         raise ValueError(f"an example needs input_ids, got {', '.join(names)}")
     try:
-        if sum(map(len, examples)) != len(names) * len(examples):  # one with too few has a KeyError below
+        if sum(map(len, examples)) != len(names) * len(examples):  # a missing name raises KeyError below
             raise _differing(examples)
         columns = {name: [example[name] for example in examples] for name in names}
     except (KeyError, TypeError):
@@ -143,7 +143,7 @@ def _columns(examples: Sequence[Any], with_words: bool) -> tuple[dict[str, list]
 
 
 def _without_tensors(rows: list) -> list:
-    """Tensors as arrays, which are far quicker to ask for their length; a few among other rows stay what they are."""
+    """Tensors as arrays, whose length is found much faster. Only where the first row is a tensor."""
     return [row.numpy() if hasattr(row, "numpy") else row for row in rows] if hasattr(rows[0], "numpy") else rows
 
 
@@ -178,17 +178,17 @@ def _integers(name: str, rows: list) -> np.ndarray:
         try:
             return naturals(rows)
         except (TypeError, OverflowError):
-            pass  # something else than a list, a negative number, or no number: numpy tells which
+            pass  # not a list, a negative number, or no number: found out below
     try:
         joined = np.concatenate(rows)
-        if joined.dtype.kind == "f":  # perhaps of something empty, which adds nothing else
+        if joined.dtype.kind == "f":  # empty rows have a float type
             joined = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         if joined.ndim == 1 and joined.dtype.kind in "iub":
             joined = joined.astype(np.int64, copy=False)
             if np.minimum.reduce(joined, initial=0) == 0:
                 return joined
     except (TypeError, ValueError, OverflowError):
-        pass  # the sentence below says what is wrong
+        pass  # the errors below say what is wrong
     for place, row in enumerate(rows):
         if _kind(row) != "a row of ids":
             raise ValueError(f"{name} of example {place} is {_kind(row)}; give all examples in one form")
@@ -229,7 +229,7 @@ def _check_lengths(name: str, rows: list, ids: list) -> None:
 
 
 def _numbers(value: Any) -> np.ndarray:
-    """The value as an array of numbers; what holds none becomes an array of one object."""
+    """The value as an array of numbers; an array of one object where it holds none."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):

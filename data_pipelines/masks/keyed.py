@@ -1,4 +1,4 @@
-"""Randomness as a pure function of keys: integers enter, well-mixed 64-bit integers leave, nothing is remembered."""
+"""Randomness as a pure function of keys: integers to well-mixed 64-bit integers, without state."""
 
 from functools import cache, lru_cache
 from typing import Any
@@ -39,7 +39,7 @@ def fold(seed: int, *parts: int) -> int:
 
 
 def fold_each(seed: int, *parts: int | np.ndarray) -> np.ndarray:
-    """The keys, as `fold` has them, for a seed and arrays of integers, which broadcast."""
+    """The keys of `fold` for a seed and arrays of integers, which broadcast."""
     keys = np.array([_mix_integer(seed)], np.uint64)
     for part in parts:
         keys = mix((np.atleast_1d(part).astype(np.uint64) + _1) * _STEP + keys)
@@ -47,7 +47,7 @@ def fold_each(seed: int, *parts: int | np.ndarray) -> np.ndarray:
 
 
 def row_keys(row_ids: np.ndarray, seed: int, *parts: Any) -> np.ndarray:
-    """A key for each row under a seed and further numbers, for `token_bits`, which does the mixing."""
+    """A key for each row from a seed and further numbers; `token_bits` does the mixing."""
     alike = all(isinstance(part, int) for part in parts)
     start = np.uint64(fold(seed, *parts)) if alike else fold_each(seed, *parts)
     return row_ids.astype(np.uint64) * _ROW_STEP + start
@@ -56,7 +56,7 @@ def row_keys(row_ids: np.ndarray, seed: int, *parts: Any) -> np.ndarray:
 def token_bits(keys_R: np.ndarray, row_starts: np.ndarray, first_position: int = 0) -> np.ndarray:
     """64 random bits for every token of rows laid end to end, from its row's key and its position in the row.
 
-    `row_starts` holds the borders of the rows, the end included; positions count from `first_position`.
+    `row_starts` holds the borders of the rows, including the end; positions count from `first_position`.
     """
     num_tokens = int(row_starts[-1])
     golden = _golden_steps(1 << num_tokens.bit_length())

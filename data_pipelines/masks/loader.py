@@ -1,4 +1,4 @@
-"""Rows and a plan enter, the micro-batches of every step leave, made ahead of time by worker processes."""
+"""Loads the micro-batches of every step, made ahead of time by worker processes."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -32,8 +32,8 @@ def load_steps(
 ) -> Iterator[tuple[int, list[PackedBatch]]]:
     """The micro-batches of this rank for these steps.
 
-    The rows of a step are split in order over the ranks, then into micro-batches of `micro_batch` rows. What a batch
-    holds does not depend on the number of workers.
+    The rows of a step are split in order over the ranks, then into micro-batches of `micro_batch` rows. The content of
+    a batch does not depend on the number of workers.
     """
     import torch
 
@@ -68,7 +68,7 @@ def evaluation_batches(
 
 
 def _as_tensors(batch: PackedBatch) -> PackedBatch:
-    """The batch as tensors, ready to be copied to a GPU where there is one."""
+    """The batch as tensors, in pinned memory where there is a GPU."""
     import torch
 
     packed = batch.map(torch.as_tensor)
@@ -76,8 +76,8 @@ def _as_tensors(batch: PackedBatch) -> PackedBatch:
 
 
 class _Steps:
-    """The micro-batches of a step, by its number, as numpy arrays: a tensor sent by a worker holds a file open until
-    it is used, and with many micro-batches ahead a process soon has no more. A collator that has no `return_tensors`
+    """The micro-batches of a step, by its number, as numpy arrays: a tensor sent by a worker keeps a file open until it
+    is used, and with many micro-batches ahead a process would run out of them. A collator without `return_tensors`
     should make arrays for the same reason."""
 
     def __init__(self, rows, plan, collator, rank, world_size, micro_batch):

@@ -1,9 +1,9 @@
-"""Token ids and row keys enter; which tokens are targets, and their new ids, leave. Pure numpy, no state.
+"""Which tokens are targets, and their new ids: a pure function of token ids and row keys, in numpy.
 
-Every token gets 64 random bits from its row's key and its position. What is chosen as a whole, a *unit*, shares
-one number, its *arrival*: a token its own bits, a word the bits of its first token, a span the bits of its start.
-Choosing is then one rule for all units: arrivals below a bound (Bernoulli), or the smallest few in a row (exact).
-The leading bits of an arrival decide about that, its trailing 32 bits about what happens to the target, so a word is
+Every token gets 64 random bits from its row's key and its position. What is chosen as a whole, a *unit*, shares one
+number, its *arrival*: a token its own bits, a word the bits of its first token, a span the bits of its start. Choosing
+is then one rule for all units: arrivals below a bound (Bernoulli), or the smallest few in a row (exact). The leading
+bits of an arrival decide whether a unit is chosen, its trailing 32 bits what happens to the target, so a word is
 masked, replaced or kept as a whole.
 """
 
@@ -26,7 +26,7 @@ _ROUNDING = np.uint64(fold(0, 1))
 
 @dataclass(slots=True)
 class Targets:
-    """What masking chose and what it does to it."""
+    """The targets and what replaces them."""
 
     index: np.ndarray
     """(M,) where the targets are, ascending."""
@@ -35,9 +35,9 @@ class Targets:
     new_ids: np.ndarray
     """(M,) what replaces them."""
     is_unmasked: np.ndarray
-    """(M,) whether it was drawn at random or kept, and not masked."""
+    """(M,) whether a target was replaced at random or kept, not masked."""
     is_kept: np.ndarray
-    """(M,) whether it was kept."""
+    """(M,) whether a target was kept."""
 
     @property
     def kind(self) -> np.ndarray:
@@ -79,14 +79,14 @@ def mask_tokens(
 
     new_ids = np.where(is_unmasked, target_ids, vocabulary.mask_id)
     replaced = (is_unmasked ^ is_kept).nonzero()[0]
-    # The bits were small enough, and their trailing half fell into a range: that tells nothing of their remainder.
+    # Leading bits chose the target and trailing bits its fate; the remainder of the division is independent of both.
     draws = below(bits_T[target_index[replaced]], len(vocabulary.drawable))
     new_ids[replaced] = vocabulary.drawable[draws]
     return Targets(target_index, target_ids, new_ids, is_unmasked, is_kept)
 
 
 def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate):
-    """In each row the `rate * n` units of smallest arrival, n counting the row's maskable units.
+    """In each row the `rate * n` units of smallest arrival, where n is the number of the row's maskable units.
 
     The count is rounded up or down at random, so that its mean is exact. Tokens and spans are counted in tokens (the
     last span is cut to fit), words in words (each word is equally likely, so tokens reach the rate in the mean).
@@ -97,7 +97,7 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ke
     rounding_R = mix(keys_R ^ _ROUNDING) / 2.0**64
     wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, 1))
 
-    # One sort orders all rows at once: the row number new_ids above the arrival's leading bits.
+    # One sort orders all rows at once: the row number stands above the arrival's leading bits.
     order_T = np.repeat(np.arange(len(lengths), dtype=np.uint64) << np.uint64(40), lengths)
     order_T |= arrival_T >> np.uint64(24)
     ordered = np.sort(order_T[counted_T])
@@ -108,8 +108,8 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ke
     chosen_T = maskable_T & (order_T <= last_T)
     chosen_T &= np.repeat(wanted_R > 0, lengths)
     if first_of_unit_T is None:
-        # Tokens of one span arrive together: of the last span only as many as are still wanted. Which, is turned by
-        # chance, or the ends of a row, always the ends of a span, would be chosen more often than its middle.
+        # Tokens of one span have the same arrival: of the last span only as many are taken as are still wanted. Which
+        # ones is random; otherwise the ends of a row, which are ends of spans, would be chosen more often.
         surplus_R = row_sums(chosen_T, row_starts) - wanted_R
         if surplus_R.any():
             tied = np.flatnonzero(chosen_T & (order_T == last_T))
@@ -122,7 +122,7 @@ def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, ke
 
 
 def _with_every_row(chosen_T, arrival_T, maskable_T, row_starts):
-    """The chosen positions; a row with nothing chosen gives its unit of smallest arrival, if it has any to give."""
+    """The chosen positions; a row with none gets its unit of smallest arrival, if it has any."""
     index = chosen_T.nonzero()[0]
     reached = index.searchsorted(row_starts)
     empty_R = reached[1:] == reached[:-1]

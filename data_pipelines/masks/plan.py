@@ -15,7 +15,7 @@ _ROUNDS = 6
 
 
 class StepRows(NamedTuple):
-    """The rows of one step, in order. `epochs` tells how often the whole corpus was seen before each."""
+    """The rows of one step, in order. `epochs` says how often the whole corpus was seen before each."""
 
     row_ids: np.ndarray
     epochs: np.ndarray
@@ -75,7 +75,7 @@ def share_of_rank(rows: StepRows, rank: int, world_size: int) -> StepRows:
 
 def permute(index: np.ndarray, size: int, key: int) -> np.ndarray:
     """Where each index of range(size) goes under the permutation `key`: a Feistel network on the next even power of
-    two, walked again wherever it leaves the range (less than four times in the mean)."""
+    two, applied again to results outside the range (less than four times in the mean)."""
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     low = np.uint64((1 << int(half)) - 1)
     round_keys = fold_each(key, np.arange(_ROUNDS))

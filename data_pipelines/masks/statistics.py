@@ -1,4 +1,4 @@
-"""Rows before and after masking enter, the measured rates leave: what one checks before a long run."""
+"""Measures mask rates, to be checked before a long run."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from data_pipelines.rows.batch import RowBatch
 
 @dataclass(frozen=True)
 class MaskRate:
-    """A count, what it is a part of, and the share that was asked for."""
+    """A count, the number it is a part of, and the expected share."""
 
     name: str
     count: int
@@ -36,7 +36,7 @@ class MaskStatistics:
     random: int = 0
     kept: int = 0
     random_is_original: int = 0
-    """Random draws that hit the token itself; about one in a vocabulary."""
+    """Random replacements by the token itself; expected once in the size of the vocabulary."""
     specials_touched: int = 0
     unselected_changed: int = 0
     rows_without_target: int = 0
@@ -63,7 +63,7 @@ class MaskStatistics:
         self.rows_without_target += int(((maskable_R > 0) & (chosen_R == 0)).sum())
 
     def rates(self, config: MaskConfig, drawable: int) -> list[MaskRate]:
-        """Every count beside what the config asks for; `drawable` tokens can be drawn at random."""
+        """Every count with the share that the config asks for; `drawable` tokens can be drawn at random."""
         kept_share = abs(1 - config.mask_share - config.random_share)
         return [
             MaskRate("selected, of the maskable", self.selected, self.maskable, config.rate),

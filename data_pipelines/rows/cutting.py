@@ -1,4 +1,4 @@
-"""Encoded documents enter, rows leave: [CLS] piece [SEP] after [CLS] piece [SEP], nothing dropped, borders kept."""
+"""Encoded documents to rows: [CLS] sequence [SEP] after [CLS] sequence [SEP]; no token is dropped, borders are kept."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.config import PrepareConfig
 
 _FRAME = 2
-"""[CLS] and [SEP] around every piece."""
+"""[CLS] and [SEP] around every sequence."""
 
 
 class RowBuilder:
     """Collects documents and lays them into rows of at most `seq_len` tokens.
 
-    A document goes on where the one before it ended, if it fits there or if the place is worth cutting it for (an
-    eighth of a row); else a new row begins. What is left of a document opens the next row.
+    A document follows the one before it in the same row, if it fits there or if at least an eighth of the row is free;
+    otherwise a new row begins. What does not fit opens the next row.
     """
 
     def __init__(self, special, config: PrepareConfig):
@@ -46,8 +46,8 @@ class RowBuilder:
         self._free = 0
 
     def take(self) -> RowBatch:
-        """What was collected since the last time. Sequences ahead of the first row start belong to the row that was
-        begun then."""
+        """What was collected since the last call. Sequences before the first row start belong to the row that was open
+        then."""
         lengths = np.array(self._lengths, np.int64)
         sequence_starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths + _FRAME, out=sequence_starts[1:])

@@ -1,4 +1,4 @@
-"""Batches of documents enter; their token ids and word starts leave in the same order, encoded on all cores."""
+"""Batches of documents to token ids and word starts, in the same order, encoded on all cores."""
 
 import os
 from collections import deque
@@ -31,14 +31,14 @@ from data_pipelines.vocab.words import (
 
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
 _MAX_THREADS = 16
-"""About a sixteenth of the work holds Python's lock, which one thread has at a time: more would wait for it."""
+"""More threads would wait for each other: about a sixteenth of the work holds Python's lock."""
 _switching = Lock()
 _switched: list[str | None] = []
-"""For each run of `encode_ahead`, what the switch of the tokenizers' own threads was before."""
+"""The value of TOKENIZERS_PARALLELISM before each run of `encode_ahead`."""
 
 
 class Encoded(NamedTuple):
-    """Documents laid end to end: the length of each, every token's id, and whether it is the first of its word."""
+    """Documents laid end to end: the length of each, every token's id, and whether a token is the first of its word."""
 
     lengths: list[int]
     ids_T: np.ndarray
@@ -58,8 +58,8 @@ def encode_ahead(
     max_chars: int,
     num_threads: int | None = None,
 ) -> Generator[tuple[list[Document], Encoded], None, None]:
-    """Encode batches in the background while others are read and used, two more than there are threads and about
-    `max_chars` characters at most. Close it, and all is as before."""
+    """Encode batches in the background while others are read and used: at most two more than there are threads, and
+    about `max_chars` characters. Closing it stops the work and restores the environment."""
     num_threads = num_threads or _num_threads()
     pending: deque[tuple[list[Document], Future[Encoded]]] = deque()
 
@@ -81,19 +81,19 @@ def encode_ahead(
 
 
 def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list[Document]], Encoded]:
-    """What encodes a batch of documents.
+    """A function that encodes a batch of documents.
 
-    Words come from the vocabulary where it shows them, else from the tokenizer's or the segmenter's own words, which
-    the faster way to encode leaves out.
+    Words come from the vocabulary where it shows them, which allows the faster way to encode; otherwise from the
+    tokenizer or the segmenter.
     """
     backend = tokenizer.backend
     # "[MASK]" written in the corpus is text, not the special token.
     backend.encode_special_tokens = True
     id_type, table = token_type(tokenizer.vocab_size), None if segmenter else _shown_words(tokenizer)
     encode_batch = backend.encode_batch_fast if table else backend.encode_batch
-    # The tokenizer itself takes a clause of Chinese for one word.
+    # To the tokenizer itself a clause of Chinese is one word.
     ideograph_V = ideograph_starts(backend.get_vocab(), tokenizer.vocab_size) if table is segmenter is None else None
-    segmenting = Lock()  # nobody promised that a segmenter can serve two threads
+    segmenting = Lock()  # a segmenter need not be safe to call from two threads
 
     def encode(batch: list[Document]) -> Encoded:
         encodings = encode_batch([document.text for document in batch], add_special_tokens=False)
@@ -119,7 +119,7 @@ def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list
 
 
 def _num_threads() -> int:
-    """As many as `tokenizers` itself would take: one where that is switched off, the number asked for, or the cores."""
+    """As many as `tokenizers` itself would use: one where that is switched off, the number asked for, or one a core."""
     if os.environ.get(_PARALLELISM, "").lower() in ("false", "off", "no", "f", "n", "0"):
         return 1
     asked = os.environ.get("RAYON_NUM_THREADS", "")
@@ -133,7 +133,8 @@ def _num_chars(pending: Iterable[tuple[list[Document], Future]]) -> int:
 
 @contextmanager
 def _each_call_in_its_thread() -> Iterator[None]:
-    """Keep `tokenizers` from spreading each call over threads of its own, which wait for each other at every end."""
+    """Keep `tokenizers` from using threads of its own for each call, which wait for each other at the end of every
+    call."""
     with _switching:
         _switched.append(os.environ.get(_PARALLELISM))
         os.environ[_PARALLELISM] = "false"
@@ -142,14 +143,14 @@ def _each_call_in_its_thread() -> Iterator[None]:
     finally:
         with _switching:
             before = _switched.pop()
-            if not _switched:  # the last one puts it back
+            if not _switched:  # the last one restores it
                 os.environ.pop(_PARALLELISM, None)
                 os.environ.update({} if before is None else {_PARALLELISM: before})
 
 
 def _shown_words(tokenizer: Tokenizer) -> WordTable | None:
-    """The words as the vocabulary shows them: exactly for WordPiece, and for byte-level BPE but for contractions in
-    pieces and for rare characters that are in pieces themselves."""
+    """Words as the vocabulary shows them: exact for WordPiece; in byte-level BPE except for contractions and rare
+    characters that are split into several tokens."""
     backend = tokenizer.backend
     if isinstance(backend.model, WordPiece):
         return wordpiece_table(backend.get_vocab(), tokenizer.vocab_size, backend.model.continuing_subword_prefix)

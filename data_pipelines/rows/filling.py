@@ -1,4 +1,4 @@
-"""Encoded documents to shards, so that a preparation that was killed resumes after its last full shards."""
+"""Encoded documents to shards. A preparation that was killed resumes after its last full shards."""
 
 import json
 from dataclasses import dataclass, replace
@@ -15,23 +15,23 @@ from data_pipelines.text.corpus import Document, document_hash
 from data_pipelines.vocab.tokenizer import Tokenizer
 
 _WRITTEN_TOKENS = 1 << 17
-"""About as many are written at once."""
+"""Tokens written at once, about."""
 
 
 @dataclass
 class PrepareState:
-    """How far a preparation is, as progress.json says it."""
+    """How far a preparation is: the content of progress.json."""
 
     identity: dict[str, Any]
     """What the shards are made from."""
     documents: int
     """Documents, or parts of long ones, that the full shards hold."""
     chars: int
-    """Their characters."""
+    """Characters in them."""
     shards: dict[str, list[dict[str, Any]]]
     """The full shards of each split, as the manifest lists them."""
     validation: bool = False
-    """Whether the last document was held out: the rest of a long one goes the same way."""
+    """Whether the last document was held out; the rest of a long one goes the same way."""
     finished: bool = False
 
     @classmethod
@@ -43,7 +43,7 @@ class PrepareState:
 
 
 def read_state(folder: Path) -> PrepareState | None:
-    """How far the preparation in a folder is; None where it must start from the beginning."""
+    """How far the preparation in a folder is; None where it starts from the beginning."""
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder)
         return replace(PrepareState.start(manifest["identity"]), shards=manifest["shards"], finished=True)
@@ -62,7 +62,7 @@ def read_state(folder: Path) -> PrepareState | None:
 
 
 class ShardFiller:
-    """Lays encoded documents into the shards of both splits, and writes down every full shard in the state."""
+    """Lays encoded documents into the shards of both splits, and records every full shard in the state."""
 
     def __init__(self, folder: Path, state: PrepareState, tokenizer: Tokenizer, config: PrepareConfig):
         self.folder, self.state = folder, state
@@ -73,7 +73,7 @@ class ShardFiller:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in all, those of shards that are not full yet included."""
+        """All tokens, also those of shards that are not full yet."""
         return self._full_tokens + self._open_tokens
 
     def add(self, batch: list[Document], encoded: Encoded) -> None:
@@ -88,7 +88,7 @@ class ShardFiller:
             self.close_shards()
 
     def close_shards(self) -> None:
-        """Complete the shards that were begun; from here a killed preparation resumes."""
+        """Complete the open shards; a killed preparation resumes from here."""
         for split, builder in self._builders.items():
             if builder.num_tokens:
                 self._write(split)

@@ -1,4 +1,4 @@
-"""The manifest of a prepared folder enters, checked facts about its rows leave; free of heavy imports."""
+"""Reads and checks the manifest of a prepared folder, without heavy imports."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ _SAFE_NAME = re.compile(r"(part-\d+-of-\d+/)?(train|validation)-\d{5}")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished folder, checked for what we rely on."""
+    """The manifest of a finished folder; a damaged one is refused."""
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(_why_unfinished(folder))
@@ -35,8 +35,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def fingerprint_of(manifest: dict[str, Any]) -> str:
-    """Tells two sets of rows apart: what they were made with, and the hash of every file. Where the corpus lay, and
-    when it was written, does not matter."""
+    """Different for any two sets of rows: what they were made with, and the hash of every file. Folder and time of the
+    corpus do not count."""
     identity = manifest["identity"]
     told = [identity["tokenizer"], identity["prepare"], manifest["vocab_size"], manifest["shards"]]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A corpus and a tokenizer enter, a folder of token shards leaves, once, outside of any training process."""
+"""A corpus and a tokenizer to a folder of token shards, made once, outside of any training process."""
 
 import re
 import shutil
@@ -23,14 +23,14 @@ from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
 
 _BATCH_TOKENS = 1 << 14
-"""About as many are encoded at once by each thread; a token takes some hundred bytes until it lies in an array."""
+"""Tokens that a thread encodes at once, about; each takes some hundred bytes until it is in an array."""
 _AHEAD_TOKENS = 1 << 19
-"""About as many at most are being encoded, which bounds the memory on any number of cores."""
+"""Tokens being encoded at the same time, at most, about: this bounds memory on any number of cores."""
 _ESTIMATE_CHARS = 1 << 16
 
 
 class Part(NamedTuple):
-    """Which share of the documents this run prepares: part `number` (from 1) `of` so many."""
+    """Which share of the documents this run prepares: part `number` (from 1) of `of`."""
 
     number: int = 1
     of: int = 1
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a preparation is; `total_chars` is an estimate, None if there is none."""
+    """How far a preparation is; `total_chars` is an estimate, None where the size is unknown."""
 
     chars: int
     total_chars: int | None
@@ -66,11 +66,10 @@ def prepare(
     segmenter: Segmenter | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Path:
-    """Make the folder, or go on with it, or find it finished. Returns where the manifest is (or the part's own).
+    """Prepare the folder, resume it, or find it finished. Returns the folder with the manifest (a part has its own).
 
-    A folder of another corpus, tokenizer or setting is refused, naming what differs. A `segmenter` says what words
-    are in place of the one that the config names; the folder remembers it by its qualified name. It is called from
-    other threads, by one at a time.
+    A folder made from another corpus, tokenizer or setting is refused, naming what differs. A `segmenter` replaces the
+    one that the config names; the folder remembers its qualified name. It is called from other threads, one at a time.
     """
     _check_place(Path(folder), part)
     folder = Path(folder) / part.folder if part else Path(folder)
@@ -105,7 +104,7 @@ def prepare(
 
 
 def merge(folder: Path | str) -> Path:
-    """Make one set of the parts in a folder: every part must be there, finished, and of the same origin."""
+    """Make one set of the parts in a folder. Every part must be there, finished, and made from the same."""
     folder = Path(folder)
     if (folder / MANIFEST).exists():
         raise ValueError(f"{folder} is one finished set already")
@@ -133,7 +132,7 @@ def merge(folder: Path | str) -> Path:
 
 
 def unknown_share(folder: Path | str) -> float:
-    """Which share of a finished folder's text, its [CLS] and [SEP] apart, became the unknown token."""
+    """The share of unknown tokens in a finished folder, not counting [CLS] and [SEP]."""
     special = load_tokenizer(Path(folder) / "tokenizer").special
     if special.unk_id is None:
         return 0.0
@@ -143,7 +142,7 @@ def unknown_share(folder: Path | str) -> float:
 
 
 def _check_place(folder: Path, part: Part | None) -> None:
-    """A folder holds one set or parts of one, never both side by side."""
+    """A folder holds one set, or parts of one, never both."""
     whole = any((folder / name).exists() for name in (MANIFEST, PROGRESS))
     if part and whole and not (folder / part.folder / MANIFEST).exists():
         raise ValueError(f"{folder} is a set of its own, which takes no parts; choose another folder for them")
@@ -155,7 +154,7 @@ def _check_place(folder: Path, part: Part | None) -> None:
 
 
 def _name_of(segmenter: Segmenter) -> str:
-    """A function's qualified name, or that of the class where it is an object that can be called."""
+    """The qualified name of a function, or of the class of a callable object."""
     named = segmenter if hasattr(segmenter, "__qualname__") else type(segmenter)
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -167,7 +166,7 @@ def _check_tokenizer(tokenizer: Tokenizer, path: Path | str) -> None:
 
 
 class Estimate(NamedTuple):
-    """What the corpus's size and its first documents say beforehand."""
+    """What is known beforehand, from the corpus's size and its first documents."""
 
     chars: float | None
     """None where the size is unknown."""
@@ -248,7 +247,8 @@ def _batches(documents: Iterator[Document], num_chars: int) -> Iterator[list[Doc
 
 
 def _check_maskable(folder: Path, shards: dict[str, list], tokenizer: Tokenizer, path: Path | str) -> None:
-    """Rows of special tokens alone have nothing to learn from: the tokenizer is of another language or script."""
+    """Refuse rows of special tokens alone, which have nothing to learn: the tokenizer is of another language or
+    script."""
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     for entry in chain.from_iterable(shards.values()):
         counts_V += np.fromfile(folder / f"{entry['name']}.counts", "<i8")
@@ -261,7 +261,7 @@ def _check_maskable(folder: Path, shards: dict[str, list], tokenizer: Tokenizer,
 
 
 def _finish(folder: Path, tokenizer: Tokenizer, identity: dict[str, Any], shards: dict[str, list]) -> None:
-    """Write the manifest, with which the folder counts as finished."""
+    """Write the manifest: from then on the folder is finished."""
     tokenizer.save(folder / "tokenizer")
     manifest = {"format": FORMAT, "vocab_size": tokenizer.vocab_size, "identity": identity, "shards": shards}
     manifest["fingerprint"] = fingerprint_of(manifest)

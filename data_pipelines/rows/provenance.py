@@ -1,4 +1,4 @@
-"""What shards were made from: a corpus, a tokenizer and settings enter, a record leaves that tells when one changed."""
+"""What shards were made from: a record of corpus, tokenizer and settings, and what changed since."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +13,7 @@ from data_pipelines.vocab.tokenizer import Tokenizer
 def identify(
     corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: tuple[int, int], known: Iterable[dict] = ()
 ) -> dict[str, Any]:
-    """Everything the shards depend on. `known` are the sources as an earlier record has them."""
+    """Everything that the shards depend on. `known` are the sources of an earlier record."""
     options = {name: value for name, value in vars(corpus).items() if name != "corpus"}
     return {
         "sources": fingerprint_sources(corpus, known),
@@ -25,7 +25,7 @@ def identify(
 
 
 def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path) -> None:
-    """Stop if a folder was made from something else, and say from what."""
+    """Refuse a folder that was made from something else, and say what differs."""
     for key, label in (
         ("sources", "the corpus"),
         ("corpus", "a corpus setting"),

@@ -26,19 +26,19 @@ FILES = ("tokens", "words", "sequences", "rows", "counts")
 
 
 class ShardWriter:
-    """Rows enter a few at a time and go to disk at once; `close` makes them last."""
+    """Writes rows a few at a time; `close` completes the shard and waits for the disk."""
 
     def __init__(self, folder: Path, name: str, vocab_size: int):
         self.folder, self.name = folder, name
         self.num_tokens = self._num_sequences = self._num_rows = 0
         self._type, self._counts = token_type(vocab_size), np.zeros(vocab_size, "<i8")
         self._loose_bits = np.empty(0, bool)
-        """Of the last tokens, as long as they fill no byte."""
+        """Bits of the last tokens that do not fill a byte yet."""
         self._sizes = dict.fromkeys(FILES, 0)
         self._hashes = {kind: hashlib.sha256() for kind in FILES}
 
     def add(self, rows: RowBatch) -> None:
-        """Write rows behind those before; sequences ahead of the first row start belong to the last row there."""
+        """Append rows; sequences before the first row start belong to the last row written."""
         words = np.concatenate([self._loose_bits, rows.starts_word_T])
         whole = len(words) // 8 * 8
         self._loose_bits = words[whole:]
@@ -58,7 +58,7 @@ class ShardWriter:
         self._append("sequences", np.array([self.num_tokens], "<u4"))
         self._append("rows", np.array([self._num_sequences], "<u4"))
         self._append("counts", self._counts)
-        # Together they wait for the disk about once, one after the other five times.
+        # Five files wait for the disk together as long as one alone.
         with ThreadPoolExecutor(len(FILES)) as threads:
             list(threads.map(self._sync, FILES))
         entries = {kind: {"size": self._sizes[kind], "sha256": self._hashes[kind].hexdigest()} for kind in FILES}
@@ -66,7 +66,6 @@ class ShardWriter:
 
     def _append(self, kind: str, values: np.ndarray) -> None:
         data = values.tobytes()
-        # What an earlier attempt left at this place is overwritten.
         try:
             durable.append_file(self._path(kind), data, anew=not self._sizes[kind])
         except OSError as error:
@@ -94,7 +93,7 @@ def token_type(vocab_size: int) -> str:
 
 
 def check_files(folder: Path, entries: list[dict[str, Any]]) -> None:
-    """Stop if a file of these shards is missing or has another size than when it was written."""
+    """Refuse shards with a file that is missing or has another size than when it was written."""
     for entry in entries:
         for kind in FILES:
             path, expected = folder / f"{entry['name']}.{kind}", entry[kind]["size"]
@@ -117,7 +116,7 @@ def open_rows(folder: Path | str, split: str = "train") -> "Rows":
 
 
 class Rows:
-    """The rows of one split, read where they lie. Opening costs the same whatever their number."""
+    """The rows of one split, memory-mapped. Opening takes the same time for any number of rows."""
 
     def __init__(self, folder: Path | str, split: str = "train"):
         if split not in SPLITS:
@@ -129,7 +128,7 @@ class Rows:
         self.seq_len: int = manifest["identity"]["prepare"]["seq_len"]
         self.fingerprint: str = manifest["fingerprint"]
         self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
-        # A sequence's start takes four bytes, and the end of the last is written too.
+        # Four bytes for each start, and for the end of the last sequence.
         self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
         self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
         check_files(self.folder, self._entries)
@@ -138,7 +137,7 @@ class Rows:
         return int(self._first_row[-1])
 
     def gather(self, row_ids: np.ndarray) -> RowBatch:
-        """The named rows laid end to end, in the order asked for."""
+        """The rows of these ids laid end to end, in the order given."""
         assert len(row_ids) == 0 or (row_ids.min() >= 0 and row_ids.max() < len(self)), "a row that is not there"
         shard_of_row = np.searchsorted(self._first_row, row_ids, side="right") - 1
         parts = [
@@ -177,7 +176,7 @@ class Rows:
         return counts
 
     def verify(self) -> None:
-        """Read every file and compare its hash with the manifest's."""
+        """Compare the hash of every file with the manifest's."""
         for entry in self._entries:
             for kind in FILES:
                 path = self.folder / f"{entry['name']}.{kind}"
@@ -193,7 +192,7 @@ class Rows:
         ]
 
     def __getstate__(self) -> dict[str, Any]:
-        # A loader worker maps the files itself; sent along, the maps would travel as copies.
+        # A loader worker maps the files itself: maps are pickled as copies.
         return {name: value for name, value in self.__dict__.items() if name != "_shards"}
 
 

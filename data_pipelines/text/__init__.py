@@ -1,1 +1,1 @@
-"""Files and hub names to documents."""
+"""Files and hub datasets to documents."""

@@ -22,9 +22,9 @@ class Document(NamedTuple):
     place: str
     """file:line where it starts."""
     continued: bool
-    """Goes on from the part handed out before it."""
+    """Whether it continues the document before it."""
     repeat: int
-    """How often the document was handed out before, where its source has a weight above 1."""
+    """How often the document was given before, where its source has a weight above 1."""
 
 
 class Source(NamedTuple):
@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
     @property
     def files(self) -> list[Path]:
-        """The files on this machine that the source consists of; none for a dataset on the hub."""
+        """The files of the source on this machine; none for a dataset on the hub."""
         if self.path is not None:
             return [self.path]
         folder = Path((self.hub or "").partition(":")[0])
@@ -45,7 +45,7 @@ class Source(NamedTuple):
 
 
 def find_sources(config: CorpusConfig) -> list[Source]:
-    """The files a corpus names, in order, each checked to be there. Nothing is opened and no network is used."""
+    """The sources that a corpus names, in order. Missing files are refused; nothing is opened, no network is used."""
     sources = []
     for entry in config.corpus:
         pattern, weight = _split_weight(entry)
@@ -57,15 +57,15 @@ def find_sources(config: CorpusConfig) -> list[Source]:
             reader_of(path)  # refuses a file that cannot be text
         sources += [Source(str(path), weight, path, None) for path in paths]
     if config.unique_paragraphs and any(source.weight > 1 for source in sources):
-        raise ValueError("unique_paragraphs cannot go with a weight above 1: the repeats are what it would remove")
+        raise ValueError("unique_paragraphs removes repeats, so it cannot be combined with a weight above 1")
     return sources
 
 
 def read_documents(config: CorpusConfig) -> Iterator[Document]:
-    """Every document of the corpus. Memory stays the same whatever the corpus, the document or the line."""
+    """Every document of the corpus, in constant memory: long documents come in parts."""
     seen = None
     if config.unique_paragraphs:
-        from data_pipelines.text.repeats import SeenParagraphs  # numpy, which a wrong path need not wait for
+        from data_pipelines.text.repeats import SeenParagraphs  # imports numpy; errors above come without it
 
         seen = SeenParagraphs()
     for source in find_sources(config):
@@ -81,22 +81,22 @@ def read_documents(config: CorpusConfig) -> Iterator[Document]:
 
 
 def corpus_bytes(config: CorpusConfig) -> int | None:
-    """The corpus's size as text, estimated for compressed files, None where a dataset's size is unknown."""
+    """The size of the corpus as text: an estimate for compressed files, None for a dataset of unknown size."""
     total = 0.0
     for source in find_sources(config):
         if source.path is None:
             return None
-        # English text shrinks to a third or so; good enough for an estimate.
+        # English text shrinks to about a third: good enough for an estimate.
         expansion = 3.0 if source.path.suffix in (".gz", ".parquet") else 1.0
         total += source.path.stat().st_size * expansion * source.weight
     return int(total)
 
 
 def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> list[dict]:
-    """What identifies each file: name, size and sha256; and a dataset on the hub: name and commit.
+    """What identifies each source: name, size and sha256 of a file, name and commit of a dataset on the hub.
 
-    A file that has the place, size and time it had in `known` is taken as unchanged and not read again. Where the hub
-    cannot be asked, or could not be then, the commit is taken as unchanged too.
+    A file with the name, size and time that it has in `known` is not read again. Where the hub cannot be asked, or
+    could not be asked then, the commit counts as unchanged.
     """
     entries: list[dict] = []
     before = list(known)
@@ -123,10 +123,10 @@ def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> lis
 
 
 def document_hash(text: str, purpose: str) -> int:
-    """64 bits that depend on a document's start alone: what decides about it, whatever else the corpus holds.
+    """64 bits of a document's start, by which it is chosen: the choice does not depend on the rest of the corpus.
 
-    Where a very long line is cut into parts depends on what stands before it, so only as much is looked at as every
-    first part has.
+    Where a very long line is cut depends on the text before it. So only as many characters count as every first part
+    has.
     """
     return text_hash(text[:_HASHED_CHARS], purpose)
 

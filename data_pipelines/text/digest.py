@@ -1,4 +1,4 @@
-"""A text or a file enters, a number that depends on its content alone leaves."""
+"""Hashes of texts and files."""
 
 import hashlib
 from pathlib import Path

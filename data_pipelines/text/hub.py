@@ -1,4 +1,4 @@
-"""The name of a Hugging Face dataset enters, its documents leave, streamed; without a network it ends at once."""
+"""Datasets of the Hugging Face hub: their documents, streamed; without a network an error at once."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from data_pipelines.text.readers import Piece, pieces_of_field
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.\w+)$", re.IGNORECASE)
 SILENT_SECONDS = 10.0
-"""So long a hub that was reached may say nothing."""
+"""Seconds to wait for an answer once connected."""
 
 
 def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
@@ -22,7 +22,7 @@ def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
     for number in count(1):
         try:
             record = next(records, None)
-        except Exception as error:  # the library raises a dozen kinds, from its own and from three HTTP stacks
+        except Exception as error:  # of a dozen kinds, its own and those of three HTTP libraries
             raise ValueError(_unreadable(path, error)) from None
         if record is None:
             return
@@ -30,7 +30,8 @@ def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
 
 
 def load_hub(name: str, split: str) -> Any:
-    """The whole of a Hugging Face dataset, NAME[:SPLIT[:CONFIG]], with its features; `split` where none is named."""
+    """A complete Hugging Face dataset, NAME[:SPLIT[:CONFIG]], with its features; `split` is used where none is
+    named."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -44,7 +45,7 @@ def load_hub(name: str, split: str) -> Any:
 
 
 def hub_revision(name: str) -> str | None:
-    """The commit that a Hugging Face dataset is at now, NAME[:SPLIT[:CONFIG]]; None where only a cache is asked."""
+    """The current commit of a Hugging Face dataset, NAME[:SPLIT[:CONFIG]]; None where the library is offline."""
     from huggingface_hub import HfApi, constants
 
     path = name.partition(":")[0]
@@ -66,7 +67,7 @@ def _hub_records(path: str, split: str, subset: str | None) -> Iterator[dict]:
 
 
 def _check_before_loading(path: str) -> None:
-    """A folder must hold no archive, which the library would unpack; a name needs the hub."""
+    """Refuse a folder with an archive, which the library would unpack; check the network for a name."""
     if not Path(path).exists():
         _check_hub_is_reachable()
         return
@@ -76,7 +77,7 @@ def _check_before_loading(path: str) -> None:
 
 
 def end_silence() -> None:
-    """Give up a request to the hub that is not answered, at whatever moment; the library would wait forever."""
+    """Set a timeout on every request to the hub; the library sets none."""
     import huggingface_hub
 
     hooks = getattr(huggingface_hub.get_session(), "event_hooks", None)
@@ -91,7 +92,7 @@ def _limit(request: Any) -> None:
 
 
 def _check_hub_is_reachable() -> None:
-    """Fail at once without a network, where the library would try again for half a minute."""
+    """Fail at once without a network; the library would retry for half a minute."""
     import socket
     from urllib.parse import urlsplit
     from urllib.request import getproxies
@@ -100,7 +101,7 @@ def _check_hub_is_reachable() -> None:
 
     address = urlsplit(constants.ENDPOINT)
     end_silence()
-    # Offline, the library looks at its cache alone; behind a proxy, only the proxy is reached directly.
+    # Offline, the library reads its cache. Behind a proxy, the hub cannot be reached directly.
     if constants.HF_HUB_OFFLINE or address.scheme in getproxies():
         return
     port = address.port or {"http": 80}.get(address.scheme, 443)

@@ -1,4 +1,4 @@
-"""The lines of a text file, plain or gzip, however long they are."""
+"""Text files, plain or gzip, to lines of any length."""
 
 import codecs
 import gzip
@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 
 BLOCK_BYTES = 1 << 17
 MAX_RECORD_BYTES = 1 << 28
-"""A longer JSON line or CSV record is refused: it must be held at once to be read."""
+"""A longer JSON line or CSV record is refused, because it must be in memory as a whole."""
 _REPLACE = "set errors: --errors replace or data.errors=replace"
 
 
@@ -19,16 +19,16 @@ class Line(NamedTuple):
     text: str
     number: int
     ends: bool
-    """Whether the line ends here."""
+    """False where more of the line follows."""
 
 
 def suffix_of(path: Path | str) -> str:
-    """The suffix that names a file's format: in lower case, and without the .gz behind it."""
+    """The suffix that names a file's format, in lower case and without .gz."""
     return Path(Path(path).name.removesuffix(".gz")).suffix.lower()
 
 
 def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
-    """The lines of a text file: UTF-8 checked, a BOM dropped, CRLF and lone CR taken as line breaks.
+    """The lines of a file: UTF-8 is checked, a BOM dropped; CRLF and a lone CR are line breaks too.
 
     With `cut_long` a very long line comes in parts, cut before a space where there is one.
     """
@@ -36,9 +36,9 @@ def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
     with open_bytes(path) as stream:
         for block, ends in _blocks(stream, path, cut_long):
             lines = decode(block, errors, f"{path}", number).split("\n")
-            del block  # what may be a record of hundreds of megabytes is held by nobody who is done with it
+            del block  # it may be hundreds of megabytes: free it before the lines are used
             if ends and not lines[-1]:
-                lines.pop()  # what follows the last line break
+                lines.pop()  # nothing follows the last line break
             for line in lines[:-1]:
                 yield Line(line, number, True)
                 number += 1
@@ -48,15 +48,15 @@ def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
 
 
 def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
-    """Blocks that end at a line break, or inside a long line at a space or at least between two characters."""
+    """Blocks that end at a line break; inside a long line, before a space or at least between two characters."""
     held = stream.read(BLOCK_BYTES)
     if held.startswith(b"\x1f\x8b"):
         raise ValueError(f"{path}:1: these are gzip bytes in a file not named .gz; rename it to {path.name}.gz")
     held = held.removeprefix(codecs.BOM_UTF8)
-    # A record that must be held at once is read in blocks that double, lest it is copied for every block.
+    # For a record that must be in memory as a whole, blocks double in size, so that it is not copied for every block.
     while chunk := stream.read(BLOCK_BYTES if cut_long else max(BLOCK_BYTES, len(held))):
         held += chunk
-        # A carriage return at the very end may be half of a line break.
+        # A carriage return at the end may be the first half of a line break.
         cut = held.rfind(b"\n") + 1 or held.rfind(b"\r", 0, -1) + 1
         ends = bool(cut)
         if not cut:
@@ -74,8 +74,8 @@ def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[byt
 
 
 def _cut_inside(block: bytes) -> int:
-    """Where to cut a block without line break: before its last space, which to a byte-level tokenizer is part of the
-    word behind it, else before its last whole character. The end stays, so that the line ends in the next block."""
+    """Where to cut a block without line break: before its last space, because a byte-level tokenizer counts it to the
+    next word; else before its last character. Something is left over, so that the line ends in the next block."""
     last = len(block) - 1
     cut = block.rfind(b" ", last // 2, last)
     if cut > 0:
@@ -84,7 +84,7 @@ def _cut_inside(block: bytes) -> int:
 
 
 def decode(data: bytes, errors: str, place: str, line: int | None = None) -> str:
-    """Text whose line breaks are all \\n. An error names the place, with the line where `line` is the first one."""
+    """Bytes to text whose line breaks are all \\n. An error names the place; `line` is the number of the first line."""
 
     def where(before: bytes) -> str:
         breaks = before.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n")

@@ -1,4 +1,4 @@
-"""One reader for each corpus format: a file enters, its documents leave as pieces of text with their place."""
+"""Corpus formats: one reader for each, from a file to pieces of documents."""
 
 import csv
 import json
@@ -13,8 +13,8 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.lines import BLOCK_BYTES, MAX_RECORD_BYTES, decode, open_bytes, read_lines, suffix_of
 
 MAX_CHARS = 1 << 17
-"""A longer document is handed out in parts, so that one line of 50 MB costs no more memory than a page. It is cut
-before white space where there is some, so that the parts have the words, and mostly the tokens, of the whole."""
+"""A longer document comes in parts, so that a line of 50 MB needs no more memory than a page. It is cut before white
+space where there is some, so that the parts together have the same words, and mostly the same tokens."""
 
 
 class Piece(NamedTuple):
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 def reader_of(path: Path, exact: bool = False) -> Any:
-    """The reader for a file's name; a name that says nothing is plain text, or None when `exact`."""
+    """The reader for a file's suffix; without a known suffix plain text, or None when `exact`."""
     suffix = suffix_of(path)
     if suffix in READERS:
         return READERS[suffix]
@@ -122,7 +122,7 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     import pyarrow.parquet
 
     with tempfile.TemporaryDirectory() as folder:
-        if path.suffix == ".gz":  # Parquet is read from its end, which gzip cannot do
+        if path.suffix == ".gz":  # Parquet is read from its end, which is impossible inside gzip
             unpacked = Path(folder) / "unpacked.parquet"
             with open_bytes(path) as source, open(unpacked, "wb") as target:
                 shutil.copyfileobj(source, target)
@@ -135,7 +135,7 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[Piece]:
                 for value in batch.column(0):
                     row += 1
                     yield from pieces_of_field({config.field: _bytes_or_value(value)}, config, f"{path}:row {row}")
-        except (pyarrow.ArrowException, OSError) as error:  # damage inside a page is told as an OSError
+        except (pyarrow.ArrowException, OSError) as error:  # pyarrow raises OSError for a damaged page
             raise ValueError(f"{path}: not readable as Parquet: {' '.join(str(error).split())}") from None
 
 
@@ -150,12 +150,12 @@ READERS: Table[Callable[[Path, CorpusConfig], Iterator[Piece]]] = Table(
         ".parquet": read_parquet,
     },
 )
-"""The reader for each suffix. A reader handles gzip itself, as `read_lines` and `open_bytes` do."""
+"""The reader for each suffix. A reader also takes gzip files, as `read_lines` and `open_bytes` do."""
 
 NOT_TEXT = frozenset(
     ".tsv .zst .bz2 .xz .zip .tar .tgz .arrow .html .htm .pdf .bin .pt .pkl .docx".split()  # noqa: SIM905
 )
-"""Names that surely hold something else: read as plain text they would fill a corpus with noise."""
+"""Suffixes of files that are not plain text: read as such, they would fill a corpus with noise."""
 
 
 def _unless_blank(lines: list[str]) -> str:
@@ -164,7 +164,8 @@ def _unless_blank(lines: list[str]) -> str:
 
 
 def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[Piece]:
-    """The document in a record's field, which is taken out, in parts where it is long."""
+    """The document in a record's field, in parts where it is long. The field is removed from the record to free
+    memory."""
     if config.field not in record:
         raise ValueError(_no_field(place, config.field, list(record)))
     text = record.pop(config.field)
@@ -187,7 +188,7 @@ def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[
 
 
 def _end_of_part(text: str, start: int) -> int:
-    """Where the part that starts here ends: before the last white space that fits, unless that is far away."""
+    """Where the part that starts here ends: before the last white space that fits, unless it is far away."""
     end = start + MAX_CHARS
     if end >= len(text) or text[end].isspace():
         return end
@@ -197,7 +198,7 @@ def _end_of_part(text: str, start: int) -> int:
 
 
 def _bytes_or_value(value: Any) -> Any:
-    """A cell of an Arrow table, text as the bytes it is stored in: they need not be UTF-8."""
+    """A cell of an Arrow table; text as bytes, which may not be UTF-8."""
     import pyarrow
 
     is_text = pyarrow.types.is_string(value.type) or pyarrow.types.is_large_string(value.type)

@@ -1,4 +1,4 @@
-"""Paragraphs enter, those not met before leave: eight bytes of memory for each."""
+"""Removes paragraphs that occurred before; each costs eight bytes of memory."""
 
 import numpy as np
 

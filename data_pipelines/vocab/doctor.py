@@ -1,4 +1,4 @@
-"""A tokenizer and held-out text enter, what is wrong or wasteful about the pair leaves."""
+"""Examines how well a tokenizer fits a text."""
 
 import re
 from collections import Counter
@@ -18,13 +18,13 @@ _BATCH = 256
 
 @dataclass
 class Diagnosis:
-    """What was counted; a share is of the whole it names."""
+    """What was counted."""
 
     num_documents: int = 0
     num_chars: int = 0
     num_bytes: int = 0
     num_words: int = 0
-    """Runs of letters and digits, single Chinese characters and other signs; the same for every tokenizer, so that
+    """Runs of letters and digits, single Chinese characters and other signs. Every tokenizer has the same, so that
     figures compare."""
     num_tokens: int = 0
     num_unknown: int = 0
@@ -33,7 +33,7 @@ class Diagnosis:
     num_used: int = 0
     """Ordinary tokens that occurred."""
     unknown_examples: list[tuple[str, int]] = field(default_factory=list)
-    """The most frequent pieces of text that became the unknown token."""
+    """The most frequent strings that became the unknown token."""
     complaints: list[str] = field(default_factory=list)
     """What is wrong with the special tokens."""
 
@@ -60,7 +60,7 @@ class Diagnosis:
 
 
 def examine(tokenizer: Tokenizer, texts: Iterable[str]) -> Diagnosis:
-    """Encode the texts and count; memory stays flat."""
+    """Encode the texts and count, in constant memory."""
     backend, unknown = tokenizer.backend, tokenizer.special.unk_id
     special = list(tokenizer.special.special_ids)
     num_ordinary = len(set(backend.get_vocab().values()).difference(special))
@@ -96,7 +96,7 @@ def examine(tokenizer: Tokenizer, texts: Iterable[str]) -> Diagnosis:
 
 
 def check_special_tokens(tokenizer: Tokenizer) -> list[str]:
-    """What masked-language modelling would stumble over, one sentence each."""
+    """What is wrong for masked-language modelling, one sentence each."""
     special, backend = tokenizer.special, tokenizer.backend
     roles = {role: getattr(special, f"{role}_id") for role in ("pad", "unk", "cls", "sep", "mask")}
     complaints = [

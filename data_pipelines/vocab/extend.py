@@ -1,7 +1,7 @@
-"""A tokenizer and texts of another field enter; the tokenizer with new tokens of that field leaves.
+"""Adds tokens of another field to a tokenizer.
 
-The new tokens are what byte-pair merging would make next: the two neighbouring pieces that the texts hold most often
-become one, again and again. Old ids stay as they are, and every new token knows the old pieces it replaces.
+The new tokens are what byte-pair merging would make next: again and again, the most frequent pair of neighboring
+subwords becomes one. Old ids stay the same, and every new token knows the old subwords that it replaces.
 """
 
 import heapq
@@ -21,14 +21,14 @@ Pair = tuple[str, str]
 class Extension(NamedTuple):
     tokenizer: Tokenizer
     old_pieces: dict[int, list[int]]
-    """The old ids that a new id stands for."""
+    """The old ids that each new id replaces."""
     pieces_per_word: float
     """Before the extension, over all words of the texts."""
     new_pieces_per_word: float
 
 
 def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], num_new: int, min_frequency: int = 2) -> Extension:
-    """Add up to `num_new` tokens; fewer where no pair of pieces occurs `min_frequency` times."""
+    """Add up to `num_new` tokens; fewer where no pair of subwords occurs `min_frequency` times."""
     settings = json.loads(tokenizer.backend.to_str())
     model = settings["model"]
     if model["type"] not in ("WordPiece", "BPE"):
@@ -52,7 +52,7 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], num_new: int, m
 
 
 def count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[tuple[str, ...]]:
-    """How often each word occurs, a word being its pieces; words with an unknown piece are left out."""
+    """How often each word occurs, as a tuple of subwords; words with an unknown subword are left out."""
     unknown = {tokenizer.backend.id_to_token(index) for index in tokenizer.special.special_ids}
     words: Counter[tuple[str, ...]] = Counter()
     for text in texts:
@@ -68,7 +68,7 @@ def count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[tuple[str
 
 
 def next_merges(words: Counter[tuple[str, ...]], prefix: str, min_frequency: int) -> Iterable[tuple[Pair, str]]:
-    """The most frequent pair of neighbouring pieces and what it becomes, again and again; ties go by the alphabet."""
+    """The most frequent pair of neighboring subwords and what it becomes, again and again; ties go by the alphabet."""
     pieces = [list(word) for word in words]
     counts = list(words.values())
     frequency: Counter[Pair] = Counter()
@@ -115,7 +115,7 @@ def _join(word: list[str], pair: Pair, joined: str) -> list[str]:
 
 
 def _again(words: Counter[tuple[str, ...]], tokenizer: Tokenizer, prefix: str) -> Counter[tuple[str, ...]]:
-    """The same words in pieces of another tokenizer."""
+    """The same words in the subwords of another tokenizer."""
     model: Any = tokenizer.backend.model
     again: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():

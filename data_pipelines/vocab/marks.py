@@ -13,11 +13,11 @@ SPACES = (BYTE_LEVEL, SENTENCEPIECE)
 
 
 def word_mark(vocabulary: Mapping[str, int]) -> str | None:
-    """The mark that a vocabulary uses, None where it shows no words."""
-    # Where text has no spaces, hardly a token shows the mark: all bytes as tokens tell a byte-level vocabulary too.
+    """The mark that a vocabulary uses; None where its tokens do not show words."""
+    # In a vocabulary of text without spaces hardly any token has the mark, but all 256 bytes are tokens.
     if _byte_of_character().keys() <= vocabulary.keys():
         return BYTE_LEVEL
-    # A byte-level vocabulary has a few tokens like "####" too: what most tokens show decides.
+    # The most frequent mark decides: a byte-level vocabulary has a few tokens like "####" too.
     shown = {mark: sum(token.startswith(mark) and token != mark for token in vocabulary) for mark in (INSIDE, *SPACES)}
     mark = max(shown, key=lambda mark: shown[mark])
     return mark if shown[mark] else None

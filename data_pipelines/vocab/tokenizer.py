@@ -1,4 +1,4 @@
-"""A corpus enters, a tokenizer leaves: trained here, or read from any tokenizer.json or Hugging Face folder."""
+"""Tokenizers: trained on a corpus, or opened from any tokenizer.json or Hugging Face folder."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells two tokenizers apart that would give other ids."""
+        """Different for any two tokenizers that give different ids."""
         roles = [getattr(self.special, f"{role}_id") for role in _ROLES]
         return hashlib.sha256(f"{roles}{self.backend.to_str()}".encode()).hexdigest()
 
@@ -90,7 +90,7 @@ def train_tokenizer(
     folder: Path | str,
     report: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> Tokenizer:
-    """Train on a sample of the corpus and save to `folder`. `report` is told of the bytes read and to be read."""
+    """Train on a sample of the corpus and save to `folder`. `report` gets the bytes read so far and in all."""
     train = _train_wordpiece if config.kind == "wordpiece" else _train_bpe
     backend = train(config, lambda: _sample(corpus, config, report))
     if backend is None:
@@ -102,13 +102,13 @@ def train_tokenizer(
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
-    """Open a tokenizer.json, or a folder that holds one, ours or Hugging Face's, or BERT's vocab.txt alone."""
+    """Open a tokenizer.json, a folder that holds one, ours or Hugging Face's, or BERT's vocab.txt alone."""
     file = find_tokenizer(Path(path))
     settings = _read_settings(file.parent)
     backend = _from_vocabulary(file, settings) if file.name == "vocab.txt" else _from_json(file)
     if not backend.get_vocab_size():
         raise ValueError(f"{file} has an empty vocabulary")
-    # Without a real limit transformers writes a number beyond any model.
+    # Where there is no limit, transformers writes a huge number.
     limit = settings.get("model_max_length")
     max_length = int(limit) if isinstance(limit, (int, float)) and 0 < limit < 2**31 else None
     return Tokenizer(backend, _special_ids(backend, settings), max_length)
@@ -126,12 +126,12 @@ def _frame(backend: Backend) -> None:
 def _from_json(file: Path) -> Backend:
     try:
         return Backend.from_file(str(file))
-    except Exception as error:  # the library raises bare Exception for whatever it cannot parse
+    except Exception as error:  # the library raises a bare Exception
         raise ValueError(f"{file} is not a tokenizer that the tokenizers library can read: {error}") from None
 
 
 def _from_vocabulary(file: Path, settings: dict[str, Any]) -> Backend:
-    """BERT's tokenizer from its vocabulary, one token a line; folds case unless tokenizer_config.json denies it."""
+    """BERT's tokenizer from its vocabulary, one token a line; case is folded unless tokenizer_config.json says no."""
     try:
         tokens = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -156,15 +156,15 @@ def _from_vocabulary(file: Path, settings: dict[str, Any]) -> Backend:
 
 
 def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
-    """BERT's kind. The library numbers single characters in the order of a hash table, which is another one in every
-    process, and breaks ties by these numbers. So we look for the characters first and hand them over sorted."""
+    """BERT's kind. The library numbers single characters in the order of a hash table, which differs in every process,
+    and breaks ties by these numbers. So the characters are counted first and passed in sorted order."""
     backend = Backend(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(strip_accents=config.lowercase, lowercase=config.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     letters, inside = _count_letters(sample(), backend)
     if not letters:
         return None
-    # A large script must not fill the vocabulary with single characters: its rarest stay unknown.
+    # The rarest characters of a large script stay unknown: they must not fill the vocabulary.
     most = max(1, config.vocab_size // 4)
     kept = sorted(sorted(letters, key=lambda letter: (-letters[letter], letter))[:most])
     trainer = trainers.WordPieceTrainer(
@@ -184,10 +184,10 @@ def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]
 
 
 def _count_letters(texts: Iterator[str], backend: Backend) -> tuple[Counter[str], set[str]]:
-    """How often each normalised character occurs, and which of them stand inside a word, after its first."""
+    """How often each normalized character occurs, and which of them occur inside a word, after its first."""
 
     def joins(char: str) -> bool:
-        """Whether a character lets those around it be one word. One that the normaliser drops does."""
+        """Whether the characters around it stay one word; so for characters that the normalizer drops."""
         return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{char}a"))) == 1
 
     counts, inside = np.zeros((2, sys.maxunicode + 1), np.int64)
@@ -244,7 +244,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[str]:
-    """Documents taken evenly from the whole corpus until the cap, their overlong words cut."""
+    """Documents taken evenly from the whole corpus until the cap, with overlong words cut."""
     size, cap = corpus_bytes(corpus), config.sample_mb << 20
     share = min(1.0, cap / size) if size else 1.0
     expected = None if size is None else int(size * share)
@@ -259,11 +259,11 @@ def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[s
         due -= size
         done += size
         report(done, expected)
-        # Looking at the words first is faster than the expression, and most documents have no such word.
+        # Most documents have no such word, and this check is faster than the regular expression.
         if max(map(len, text.split())) > config.max_word_chars:
             text = overlong.sub(r"\g<0> ", text)
         yield from _parts(text)
-        # A size unknown beforehand, or a compressed file larger than thought: stop at the cap.
+        # Needed where the size was unknown, or the estimate for a compressed file too small.
         if done >= cap:
             return
 
@@ -280,7 +280,7 @@ def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
-    """What the files beside tokenizer.json say; the newer file has the last word."""
+    """The settings in the files beside tokenizer.json; the newer file wins."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         file = folder / name

@@ -1,11 +1,11 @@
-"""A path enters, the file that holds its tokenizer leaves, or a sentence on where to get one; no heavy imports."""
+"""Finds the file of a tokenizer, without heavy imports."""
 
 import re
 from pathlib import Path
 
 
 def find_tokenizer(path: Path) -> Path:
-    """A tokenizer.json as it is; of a folder its tokenizer.json, or else its vocab.txt."""
+    """The file itself, or a folder's tokenizer.json, or else its vocab.txt."""
     found = [file for file in (path, path / "tokenizer.json", path / "vocab.txt") if file.is_file()]
     if found:
         return found[0]

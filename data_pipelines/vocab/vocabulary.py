@@ -1,4 +1,4 @@
-"""A tokenizer of any library, or plain numbers, enters; what masking must know of the vocabulary leaves."""
+"""What masking must know of a vocabulary, from a tokenizer of any library or from plain numbers."""
 
 import operator
 import re
@@ -19,13 +19,13 @@ _UNUSED = re.compile(r"[\[<]unused_?\d+[\]>]")
 
 
 class Vocabulary(NamedTuple):
-    """What masking must know of a vocabulary of V tokens."""
+    """V tokens."""
 
     mask_id: int
     maskable_V: np.ndarray
-    """bool: may be a target; special tokens may not."""
+    """bool: whether a token may be a target; special tokens may not."""
     drawable: np.ndarray
-    """ids that may replace another token."""
+    """Ids that may replace another token."""
     pad_id: int = 0
     pads_left: bool = False
     tokens: Mapping[str, int] | None = None
@@ -71,7 +71,7 @@ def vocabulary_from_ids(mask_id: int, vocab_size: int, special_ids: Iterable[int
 
 
 def look_up(table_V: np.ndarray, ids_T: np.ndarray) -> np.ndarray:
-    """What a table over the vocabulary holds for the ids, none of which is negative."""
+    """The values of a table over the vocabulary for ids from 0 on."""
     try:
         return table_V[ids_T]
     except IndexError:

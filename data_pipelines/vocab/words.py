@@ -1,4 +1,4 @@
-"""A vocabulary or a text enters, where words start leaves: what whole-word masking needs to know."""
+"""Where words start, from a vocabulary or a text: what whole-word masking needs."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,18 +11,18 @@ from data_pipelines.vocab.marks import BYTE_LEVEL, INSIDE, SENTENCEPIECE, token_
 from data_pipelines.vocab.vocabulary import look_up
 
 Segmenter = Callable[[str], Iterable[str]]
-"""Splits a text into words that, put together again, give the text."""
+"""Splits a text into words, which joined again give the text."""
 
 _LETTER, _DIGIT, _OTHER, _SPACE, _MARK, _IDEOGRAPH, _CONTRACTION = range(7)
-# Byte-level BPE takes them for words of their own, whatever stands behind them.
+# To byte-level BPE they are words of their own, whatever follows.
 _CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
 
 
 class WordTable(NamedTuple):
-    """Which tokens start a word, told from the vocabulary alone.
+    """Which tokens start a word, according to the vocabulary alone.
 
-    `always_V` marks tokens that start one wherever they stand. Where `class_V` is given, so does a token of another
-    character class than the one before it ("world" and "," are two words although no space is between them).
+    `always_V` marks tokens that always start one. Where `class_V` is given, a token also starts a word if its character
+    class differs from that of the token before it: "world" and "," are two words without a space between them.
     """
 
     always_V: np.ndarray
@@ -33,17 +33,17 @@ class WordTable(NamedTuple):
         starts_T[:1] = True
         if self.class_V is not None:
             class_T = self.class_V[ids_T]
-            # The mark of a word's start may be a token by itself; what follows belongs to it.
+            # The mark may be a token by itself; the next token belongs to it.
             starts_T[1:] |= (class_T[1:] != class_T[:-1]) & (class_T[:-1] != _MARK)
         return starts_T
 
 
 def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
-    """Read the table off how the tokens are written: WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁).
+    """The table of a WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁) vocabulary.
 
-    Exact for WordPiece. Elsewhere a token that begins with a Chinese character is a word of its own: without spaces
-    a whole clause would be one. For the rest it agrees with the usual pre-tokenizers but for contractions and rare
-    characters that are in pieces; what the tokenizer itself calls a word (`word_ids`) is exact.
+    Exact for WordPiece. In the others a token that begins with a Chinese character is a word of its own, because
+    without spaces a whole clause would be one. The rest agrees with the usual pre-tokenizers, except for contractions
+    and for rare characters that are split into several tokens. The tokenizer's own `word_ids` are exact.
     """
     mark = word_mark(vocabulary)
     if mark is None:
@@ -67,14 +67,14 @@ def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
 
 
 def ideograph_starts(vocabulary: Mapping[str, int], vocab_size: int) -> np.ndarray:
-    """(V,) bool: which tokens begin with a Chinese character, be it written out, in bytes, or only its first bytes."""
+    """(V,) bool: which tokens begin with a Chinese character: written out, as bytes, or only its first bytes."""
     mark = word_mark(vocabulary)
     starts_V = np.zeros(vocab_size, bool)
     for token, index in vocabulary.items():
         if mark == BYTE_LEVEL:
             raw = token_bytes(token).lstrip(b" ")
             text = raw.decode("utf-8", errors="replace")
-            # E4 to E9 begin the characters U+4000 to U+9FFF; alone, they are the first bytes of one.
+            # The bytes E4 to E9 begin the characters U+4000 to U+9FFF.
             starts_V[index] = is_ideograph(text[:1]) or (text[:1] == "�" and 0xE4 <= raw[0] <= 0xE9)
         elif not token.startswith(INSIDE):
             starts_V[index] = is_ideograph(token.lstrip(SENTENCEPIECE)[:1])
@@ -82,7 +82,7 @@ def ideograph_starts(vocabulary: Mapping[str, int], vocab_size: int) -> np.ndarr
 
 
 def wordpiece_table(vocabulary: Mapping[str, int], vocab_size: int, prefix: str = INSIDE) -> WordTable:
-    """The table of a WordPiece vocabulary, whose tokens inside a word are written with the prefix."""
+    """The table of a WordPiece vocabulary; tokens inside a word begin with the prefix."""
     always_V = np.ones(vocab_size, bool)
     always_V[[index for token, index in vocabulary.items() if token.startswith(prefix) and token != prefix]] = False
     return WordTable(always_V, None)
@@ -97,7 +97,7 @@ def starts_from_word_ids(word_ids: Sequence[int | None] | np.ndarray) -> np.ndar
 
 
 def starts_from_segments(text: str, offsets: Sequence[tuple[int, int]], segmenter: Segmenter) -> np.ndarray:
-    """Where words start, from a segmenter's words and each token's place in the text."""
+    """Where words start, from a segmenter's words and each token's position in the text."""
     lengths = [len(word) for word in segmenter(text)]
     if sum(lengths) != len(text):
         raise ValueError(f"the segmenter's words make up {sum(lengths)} characters of a text of {len(text)}")
@@ -116,7 +116,8 @@ def jieba_segmenter() -> Segmenter:
 
 
 def _character_class(text: str) -> int:
-    """The class of a token's first character; parts of a character count as letters, and so does what ends in one."""
+    """The class of a token's first character; a part of a character counts as a letter, and so does a token that ends
+    in one."""
     if not text or text.isspace():
         return _SPACE
     first = text.strip()[0]
@@ -126,5 +127,5 @@ def _character_class(text: str) -> int:
 
 
 def _from_bytes(token: str) -> str:
-    """A byte-level token as text; bytes that are no whole character become a letter."""
+    """A byte-level token as text; a part of a character becomes a letter."""
     return token_bytes(token).decode("utf-8", errors="replace").replace("�", "x")

@@ -10,12 +10,12 @@ from data_pipelines.text.lines import Line
 
 
 class LabelFormat(NamedTuple):
-    """One row of the table of label formats: how a file's lines are read. One of the two is enough."""
+    """One row of the table: how the lines of a file are read. One of the two is enough."""
 
     sentences: Callable[[Iterable[Line], str, TaggedConfig, bool], Iterator[Sentence]] | None = None
-    """Lines, the file's name, settings, and whether every word must have a tag, to words with tags."""
+    """Lines, file name, settings, and whether tags must be there, to words with tags."""
     records: Callable[[Iterable[Line], str], Iterator[Record]] | None = None
-    """Lines and the file's name to records, which hold words with tags, a text with spans, or a text with a label."""
+    """Lines and file name to records, each with words and tags, a text and spans, or a text and a label."""
 
 
 _CONLL = "data_pipelines.labels.formats.conll:CONLL"

@@ -10,7 +10,7 @@ from data_pipelines.text.lines import Line
 
 
 def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    """The sentences; which column holds what is read from the settings or from a line # global.columns = ..."""
+    """The sentences. The settings name the columns, or a line # global.columns = ... does."""
     names = [name.lower() for name in config.columns]
     separator, width, first = None, 0, 0
     word_at = tag_at = 0
@@ -47,7 +47,7 @@ def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagge
 
 
 def _is_comment(text: str, separator: str | None, width: int) -> bool:
-    """A line before a sentence that starts with # and cannot be a word: #hashtag and # are words in many corpora."""
+    """Whether a line before a sentence is a comment: #hashtag and # are words in many corpora."""
     if not text.startswith("#"):
         return False
     if text.startswith(("#begin document", "#end document", "# global.columns")):

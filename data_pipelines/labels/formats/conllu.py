@@ -13,8 +13,8 @@ COLUMNS = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 
 
 def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    """The sentences. Lines for multiword ranges (3-4) and empty nodes (3.1) carry no word of their own and are
-    passed over."""
+    """The sentences. Lines for multiword ranges (3-4) and empty nodes (3.1) hold no word of their own and are
+    skipped."""
     word_at = _column(config.word_column or "form", source)[0]
     tag_at, key = _column(config.tag_column or "upos", source)
     sentence = Sentence([], [] if tagged else None, source, [])

@@ -1,4 +1,4 @@
-"""CSV and TSV with a header line: a text and its label in each row. Words with tags in such files are read as CoNLL."""
+"""CSV and TSV with a header line: a text and its label in each row. Words with tags are read as CoNLL."""
 
 import csv
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What masking chooses as a whole: one file and one row for each unit. Importing this imports nothing heavy."""
+"""Masking units, which are chosen as a whole: one file and one row for each. This file imports nothing heavy."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The masking unit "span": runs of geometric length, starting anywhere, are chosen as a whole."""
+"""The masking unit "span": runs of geometric length that start anywhere."""
 
 from functools import lru_cache
 
@@ -14,10 +14,10 @@ _LENGTH = np.uint64(fold(0, 0))
 
 
 def _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config) -> Arrivals:
-    """For every token the earliest arrival among the spans that cover it.
+    """For every token the smallest arrival among the spans that cover it.
 
-    A span may start at any position, also up to W-1 before the row, so that the first tokens of a row are covered
-    as often as the others. A special token inside a span cuts it.
+    A span may start at any position, also up to W-1 before the row, so that the first tokens of a row are covered as
+    often as the others. A special token inside a span cuts it.
     """
     before = config.span_max - 1
     borders = np.arange(len(row_starts)) * before

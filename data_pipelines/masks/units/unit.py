@@ -1,8 +1,5 @@
-"""What a masking unit is: how it gives every token an arrival.
-
-Every token gets 64 random bits from its row's key and its position. The tokens of one unit share one number, the
-unit's *arrival*. masking.py then chooses by one rule for all units: the smallest arrivals.
-"""
+"""What a masking unit is: a function that gives every token an arrival (see masking.py). The smallest arrivals are
+chosen, and all tokens of a unit have the same."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,9 +15,9 @@ class Arrivals(NamedTuple):
     arrival_T: np.ndarray
     """uint64, the same for all tokens of a unit."""
     bits_T: np.ndarray
-    """uint64, each token's own random bits: what it is replaced by, if it is."""
+    """uint64, each token's own random bits, which decide what replaces it."""
     first_of_unit_T: np.ndarray | None
-    """bool: where units start, so that the exact count counts units; None counts tokens."""
+    """bool: where units start, if count=exact counts units; None counts tokens."""
 
 
 class Unit(NamedTuple):
@@ -31,13 +28,13 @@ class Unit(NamedTuple):
     needs_words: bool = False
     """Whether `arrivals` reads starts_word_T; otherwise that may be None."""
     start_rate: Callable[[float, Any], float] | None = None
-    """(rate, MaskConfig) to how often an arrival must be chosen to make `rate` of the tokens targets. Needed where a
-    token may belong to several units; else it is the rate itself."""
+    """From rate and MaskConfig, how often an arrival is chosen so that `rate` of the tokens become targets. For units
+    that overlap; None means at the rate itself."""
 
 
 def arrivals_of_runs(starts_T: np.ndarray, keys_R, row_starts: np.ndarray, maskable_T: np.ndarray) -> Arrivals:
-    """For units that are runs of tokens: each has the bits of its first token. `starts_T` marks where runs start; a run
-    never reaches over a row border or a special token."""
+    """Arrivals of units that are runs of tokens: each has the bits of its first token. `starts_T` marks where runs
+    start; a run also ends at a row border and at a special token."""
     bits_T = token_bits(keys_R, row_starts)
     first_T = starts_T | ~maskable_T
     first_T[1:] |= ~maskable_T[:-1]
