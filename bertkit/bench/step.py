@@ -202,16 +202,13 @@ def _their_model(workload: Workload) -> Any:
     import transformers
 
     from bertkit.hf.config import write_config
-    from bertkit.hf.models import layout_of
-    from bertkit.hf.names import weight_table
+    from bertkit.hf.models import exported_weights
 
     ours = MaskedLM(build_encoder(workload.config()))
     values = write_config(ours.config) | {"attn_implementation": "sdpa"}
     config = transformers.AutoConfig.for_model(**values)
     theirs = transformers.AutoModelForMaskedLM.from_config(config)
-    state = ours.state_dict()
-    for row in weight_table(layout_of(ours)):
-        theirs.load_state_dict(dict(row.write(state[row.ours])), strict=False)
+    theirs.load_state_dict(exported_weights(ours), strict=False)
     return theirs
 
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from bertkit.hf.folder import resolve
-from bertkit.hf.matching import check_vocabulary
-from bertkit.hf.models import load_with_head
+from bertkit.hf.models import check_vocabulary, load_with_head
 from bertkit.model.heads import MaskedLM
 from bertkit.model.packing import pack
 from data_pipelines.vocab.marks import INSIDE, SPACES, word_mark

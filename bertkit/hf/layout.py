@@ -2,50 +2,18 @@
 
 import json
 import re
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from bertkit.hf.config import read_config, write_config
-from bertkit.model.config import BertConfig, EncoderConfig
+from bertkit.hf.model_types import MODEL_TYPES, ModelType
+from bertkit.model.encoder import Encoder
+from bertkit.model.heads import HEADS
+from data_pipelines.bounds import shown
 
-Head = str
-Family = Literal["bert", "roberta", "modernbert"]
 Shapes = dict[str, tuple[int, ...]]
-
-
-class HeadNames(NamedTuple):
-    """Where a family keeps the parts of its masked-LM head."""
-
-    dense: str
-    norm: str
-    decoder: str
-    bias: str
-
-
-_HEAD_NAMES = {
-    "bert": HeadNames(
-        "cls.predictions.transform.dense",
-        "cls.predictions.transform.LayerNorm",
-        "cls.predictions.decoder",
-        "cls.predictions.bias",
-    ),
-    "roberta": HeadNames("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
-    "modernbert": HeadNames("head.dense", "head.norm", "decoder", "decoder.bias"),
-}
-_PREFIXES = {"bert": "bert.", "roberta": "roberta.", "modernbert": "model."}
-_CLASSES = {"bert": "Bert", "modernbert": "ModernBert"}
-_KINDS = {
-    "bare": "Model",
-    "masked-lm": "ForMaskedLM",
-    "tagger": "ForTokenClassification",
-    "classifier": "ForSequenceClassification",
-}
-_LAYER_PATTERN = {
-    "bert": r"encoder\.layer\.(\d+)\.",
-    "roberta": r"encoder\.layer\.(\d+)\.",
-    "modernbert": r"layers\.(\d+)\.",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,86 +21,66 @@ class Layout:
     """Which weights a folder holds and what they are called there."""
 
     config: Any
-    family: Family
-    head: Head = "bare"
+    head: str = "bare"
     labels: tuple[str, ...] = ()
     pooler: bool = False
-    prefix: str = ""
-    """What stands before the encoder's names."""
-    first_position: int = 0
-    """Row of the position table that belongs to a sequence's first token."""
-    decoder_bias_name: str = ""
-
-    @classmethod
-    def of(
-        cls, config: EncoderConfig, head: Head = "bare", labels: tuple[str, ...] = (), pooler: bool = False
-    ) -> "Layout":
-        """The layout in which a model is written."""
-        family: Family = "bert" if isinstance(config, BertConfig) else "modernbert"
-        return cls(
-            config=config,
-            family=family,
-            head=head,
-            labels=labels,
-            pooler=pooler,
-            prefix="" if head == "bare" else _PREFIXES[family],
-            decoder_bias_name=_HEAD_NAMES[family].bias,
-        )
+    prefixed: bool = False
+    """Whether the encoder's names begin with the prefix of their model_type."""
+    reads_second_bias: bool = False
 
     @property
-    def head_names(self) -> HeadNames:
-        return _HEAD_NAMES[self.family]
+    def row(self) -> ModelType:
+        return MODEL_TYPES[self.config.model_type]
 
     @property
     def architecture(self) -> str:
-        return _CLASSES["bert" if self.family == "roberta" else self.family] + _KINDS[self.head]
+        return self.row.class_name + (Encoder if self.head == "bare" else HEADS[self.head]).architecture
 
-    @property
-    def embedding_name(self) -> str:
-        return f"{self.prefix}embeddings.{'tok' if self.family == 'modernbert' else 'word'}_embeddings.weight"
+    def spelled(self, name: str) -> str:
+        return name if self.prefixed else name.removeprefix(self.row.prefix)
 
     @property
     def copies(self) -> list[tuple[str, str]]:
         """What a folder may hold twice where the head is tied: the embedding matrix, and the bias beside it."""
+        row = self.row
         if self.head != "masked-lm" or not self.config.tie_word_embeddings:
             return []
-        names = self.head_names
-        pairs = [(self.embedding_name, f"{names.decoder}.weight"), (names.bias, f"{names.decoder}.bias")]
-        return [(name, copy) for name, copy in pairs if name != copy]
+        pairs = [(self.spelled(f"{row.names['tokens']}.weight"), row.head_name("head.decoder_weight"))]
+        if row.second_bias is not None:
+            pairs.append((row.head_name("head.decoder_bias"), row.second_bias))
+        return pairs
 
     def ignores(self, name: str) -> bool:
         """Whether a weight may be left unread: tables of numbers 0, 1, 2 …, weights stored twice, and what other
         pretraining tasks left behind."""
         if name.endswith(("embeddings.position_ids", "embeddings.token_type_ids")):
             return True
-        if name in (copy for _, copy in self.copies):
+        if name in (copy for _, copy in self.copies) or name.startswith(self.row.ignored):
             return True
-        if self.head == "masked-lm" and name in (self.head_names.bias, f"{self.head_names.decoder}.bias"):
-            return self.family != "modernbert"
-        unused = ("cls.seq_relationship.", *(() if self.head == "bare" else (f"{self.prefix}pooler.",)))
-        return name.startswith(unused)
+        biases = (self.row.head_name("head.decoder_bias"), self.row.second_bias)
+        if self.head == "masked-lm" and self.row.second_bias is not None and name in biases:
+            return True
+        return self.head != "bare" and name.startswith(self.spelled(f"{self.row.prefix}pooler."))
 
 
 def read_layout(folder: Path, shapes: Shapes) -> Layout:
     source = folder / "config.json"
     values = read_json(source)
-    family, config, first_position = read_config(values, source)
-    prefix = _PREFIXES[family] if any(name.startswith(_PREFIXES[family]) for name in shapes) else ""
-    _check_depth(config, family, prefix, shapes, source)
-    head = _head(family, values, shapes, source)
-    names = _HEAD_NAMES[family]
-    if family == "roberta" and head == "masked-lm" and getattr(config, "hidden_act", "gelu") != "gelu":
-        raise ValueError(f"{source}: a RoBERTa masked-LM head with hidden_act other than gelu is not supported")
-    return Layout(
+    model_type = _model_type(values, shapes, source)
+    row, config = MODEL_TYPES[model_type], read_config(values, model_type, source)
+    layout = Layout(
         config=config,
-        family=family,
-        head=head,
-        labels=_labels(values, shapes, source) if head in ("tagger", "classifier") else (),
-        pooler=head == "bare" and f"{prefix}pooler.dense.weight" in shapes,
-        prefix=prefix,
-        first_position=first_position,
-        decoder_bias_name=f"{names.decoder}.bias" if f"{names.decoder}.bias" in shapes else names.bias,
+        head=_head(row, values, shapes, source),
+        prefixed=any(name.startswith(row.prefix) for name in shapes),
+        reads_second_bias=row.second_bias in shapes,
     )
+    _check_depth(layout, shapes, source)
+    if layout.head == "bare":
+        pooler = row.names.get("pooler")
+        return replace(layout, pooler=pooler is not None and layout.spelled(f"{pooler}.weight") in shapes)
+    if HEADS[layout.head].takes_labels:
+        return replace(layout, labels=_labels(row, values, shapes, source))
+    return layout
 
 
 def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
@@ -141,7 +89,7 @@ def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
     for ours, theirs in (("pad_id", "pad_token_id"), ("cls_id", "cls_token_id"), ("sep_id", "sep_token_id")):
         if special_ids is not None and getattr(special_ids, ours) is not None:
             values[theirs] = getattr(special_ids, ours)
-    if layout.head in ("tagger", "classifier"):
+    if layout.labels:
         values["id2label"] = {str(i): label for i, label in enumerate(layout.labels)}
         values["label2id"] = {label: i for i, label in enumerate(layout.labels)}
     text = json.dumps(values, indent=2, ensure_ascii=False)
@@ -160,53 +108,86 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def _check_depth(config: EncoderConfig, family: Family, prefix: str, shapes: Shapes, source: Path) -> None:
-    """Before modules are made for them: a config can ask for a billion layers."""
-    pattern = re.compile(re.escape(prefix) + _LAYER_PATTERN[family])
-    depth = 1 + max((int(match[1]) for name in shapes if (match := pattern.match(name))), default=-1)
-    if depth != config.num_hidden_layers:
+def _model_type(values: dict[str, Any], shapes: Shapes, source: Path) -> str:
+    """What config.json says; where it says nothing, what its class or the names of the weights show, with a note."""
+    told = values.get("model_type")
+    if told is not None:
+        if told not in list(MODEL_TYPES):
+            raise ValueError(f"{source}: model_type must be one of {', '.join(MODEL_TYPES)}, got {shown(told)}")
+        return told
+    architecture = _architecture(values, source)
+    shown_by_class = [
+        name for name in MODEL_TYPES if re.fullmatch(rf"{MODEL_TYPES[name].class_name}(Model|For\w+)", architecture)
+    ]
+    shown_by_weights = [
+        name for name in MODEL_TYPES if any(weight.startswith(MODEL_TYPES[name].prefix) for weight in shapes)
+    ]
+    guessed = next(iter(shown_by_class + shown_by_weights), None)
+    if guessed is None:
+        raise ValueError(f"{source} has no model_type; add one of {', '.join(MODEL_TYPES)}")
+    warnings.warn(f'{source} has no model_type; read as {guessed!r}, add "model_type" to say otherwise', stacklevel=2)
+    return guessed
+
+
+def _architecture(values: dict[str, Any], source: Path) -> str:
+    architectures = values.get("architectures") or [""]
+    if not isinstance(architectures, list) or not isinstance(architectures[0], str):
+        raise ValueError(f"{source}: architectures must be a list of names, got {shown(architectures)}")
+    return architectures[0]
+
+
+def _check_depth(layout: Layout, shapes: Shapes, source: Path) -> None:
+    """Before modules are made for them: a config can ask for a thousand layers."""
+    numbered = (name if isinstance(name, str) else name[0] for name in layout.row.names.values())
+    pattern = next(layout.spelled(name).partition("*")[0] for name in numbered if "*" in name)
+    found = (re.match(rf"{re.escape(pattern)}(\d+)\.", name) for name in shapes)
+    depth = 1 + max((int(match[1]) for match in found if match), default=-1)
+    if depth != layout.config.num_hidden_layers:
         raise ValueError(
-            f"{source}: num_hidden_layers is {config.num_hidden_layers}, but there are weights for {depth}"
+            f"{source}: num_hidden_layers is {layout.config.num_hidden_layers}, but there are weights for {depth}"
         )
 
 
-def _head(family: Family, values: dict[str, Any], shapes: Shapes, source: Path) -> Head:
+def _head(row: ModelType, values: dict[str, Any], shapes: Shapes, source: Path) -> str:
     """The weights say which head there is; two kinds of classifier look alike, so there config.json decides."""
-    architectures = values.get("architectures") or [""]
-    if not isinstance(architectures, list) or not isinstance(architectures[0], str):
-        raise ValueError(f"{source}: architectures must be a list of names, got {str(architectures)[:80]}")
-    architecture = architectures[0]
-    if "classifier.weight" in shapes or "classifier.dense.weight" in shapes or "qa_outputs.weight" in shapes:
-        for head in ("tagger", "classifier"):
-            if architecture.endswith(_KINDS[head]):
-                return head
+    architecture = _architecture(values, source)
+    told = next((kind for kind in HEADS if architecture.endswith(HEADS[kind].architecture)), None)
+    if told is not None and told != "masked-lm":
+        return told
+    classifiers = ("classifier.", "qa_outputs.")
+    if any(name.startswith(classifiers) for name in shapes):
         raise ValueError(
             f"{source}: architectures says {architecture or 'nothing'}; of the models with a classifier only "
             "...ForTokenClassification and ...ForSequenceClassification can be loaded"
         )
-    return "masked-lm" if f"{_HEAD_NAMES[family].dense}.weight" in shapes else "bare"
+    return "masked-lm" if f"{row.head_name('head.transform.dense')}.weight" in shapes else "bare"
 
 
-def _labels(values: dict[str, Any], shapes: Shapes, source: Path) -> tuple[str, ...]:
+def _labels(row: ModelType, values: dict[str, Any], shapes: Shapes, source: Path) -> tuple[str, ...]:
+    """As many as the weights are for, by their names in id2label where these are as many."""
     named, count = values.get("id2label"), values.get("num_labels")
     if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
-        raise ValueError(f"{source}: num_labels must be a whole number, got {str(count)[:80]!r}")
-    if named is None:
-        return _numbered_labels(2 if count is None else count, shapes, source)
+        raise ValueError(f"{source}: num_labels must be a whole number, got {shown(count)}")
+    places = [f"{row.head_name(head)}.weight" for head in ("head.classifier", "head.labels.classifier")]
+    place = next((name for name in places if name in shapes), places[0])
+    rows = next(iter(shapes.get(place, ())), 0)
+    labels = None if named is None else _named_labels(named, source)
+    if labels is not None and (len(labels) == rows or count is None):
+        if len(labels) != rows:
+            raise ValueError(f"{source}: id2label names {len(labels)} labels, but {place!r} is for {rows}")
+        return labels
+    count = 2 if count is None else count
+    if count != rows or not rows:
+        raise ValueError(f"{source}: num_labels is {count}, but {place!r} is for {rows}")
+    return tuple(f"LABEL_{i}" for i in range(rows))
+
+
+def _named_labels(named: Any, source: Path) -> tuple[str, ...]:
     try:
         by_id = {int(key): str(label) for key, label in named.items()}
         labels = tuple(by_id[i] for i in range(len(by_id)))
     except (AttributeError, ValueError, KeyError):
-        raise ValueError(f"{source}: id2label must name the labels of 0, 1, 2 …, got {str(named)[:80]}") from None
+        raise ValueError(f"{source}: id2label must name the labels of 0, 1, 2 …, got {shown(named)}") from None
     if not labels or len(set(labels)) < len(labels):
-        raise ValueError(f"{source}: id2label must hold distinct labels, at least one, got {str(named)[:80]}")
+        raise ValueError(f"{source}: id2label must hold distinct labels, at least one, got {shown(named)}")
     return labels
-
-
-def _numbered_labels(count: int, shapes: Shapes, source: Path) -> tuple[str, ...]:
-    """Compared with the weights before names are made for them: a config can ask for a billion labels."""
-    name = "classifier.weight" if "classifier.weight" in shapes else "classifier.out_proj.weight"
-    rows = next(iter(shapes.get(name, ())), 0)
-    if count != rows or not rows:
-        raise ValueError(f"{source}: num_labels is {count}, but {name!r} is for {rows}")
-    return tuple(f"LABEL_{i}" for i in range(rows))

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from bertkit.hf.files import Weights, open_weights, replacing, save_weights
 from bertkit.hf.folder import resolve
 from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
-from bertkit.hf.matching import check_head, check_vocabulary
 from bertkit.hf.names import Weight, weight_table
 from bertkit.model.build import outline_encoder
 from bertkit.model.encoder import Encoder
@@ -30,8 +29,7 @@ def load(folder: str | Path) -> Model:
     with open_weights(path) as weights:
         layout, model = checked_outline(path, weights.shapes)
         weights.verify()
-        table = weight_table(layout)
-        state = {row.ours: row.read(weights) for row in table}
+        state = {row.ours: row.read(weights) for row in weight_table(layout, model.state_dict())}
         _check_copies(layout, weights, path)
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     model.load_state_dict(state, assign=True)
@@ -46,6 +44,24 @@ def load_with_head(folder: str | Path, *kinds: str, remedy: str = "") -> Any:
     model = load(path)
     check_head(model, path, *kinds, remedy=remedy)
     return model
+
+
+def check_head(model: Model, folder: str | Path, *kinds: str, remedy: str = "") -> None:
+    """Refuse a model whose head is of no such kind; "bare" stands for an encoder without one."""
+    if model.kind not in kinds:
+        needed = " or ".join("an encoder without a head" if k == "bare" else f"a {HEADS[k].__name__}" for k in kinds)
+        raise ValueError(
+            f"{folder} holds a {type(model).__name__}, but {needed} is needed" + (f"; {remedy}" if remedy else "")
+        )
+
+
+def check_vocabulary(tokenizer: Any, vocab_size: int, folder: str | Path) -> None:
+    """Refuse a tokenizer that has more tokens than its model knows."""
+    if tokenizer.vocab_size > vocab_size:
+        raise ValueError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}; "
+            "use the tokenizer that the model was trained with"
+        )
 
 
 def load_outline(folder: str | Path) -> Model:
@@ -63,15 +79,21 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     layout = layout_of(model)
     if tokenizer is not None:
         check_vocabulary(tokenizer, layout.config.vocab_size, path)
-    state = model.state_dict()
-    tensors: dict[str, Tensor] = {}
-    for row in weight_table(layout):
-        tensors.update(row.write(state[row.ours]))
+    tensors = exported_weights(model)
     with replacing(path) as unfinished:
         if tokenizer is not None:
             tokenizer.save(unfinished)
         write_layout(layout, unfinished, special_ids=getattr(tokenizer, "special", None))
         save_weights(tensors, unfinished)
+
+
+def exported_weights(model: Model) -> dict[str, Tensor]:
+    """A model's weights by the names that transformers gives them."""
+    state = model.state_dict()
+    tensors: dict[str, Tensor] = {}
+    for row in weight_table(layout_of(model), state):
+        tensors.update(row.write(state[row.ours]))
+    return tensors
 
 
 def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
@@ -81,7 +103,7 @@ def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
         model = outline(layout)
     except (RuntimeError, OverflowError, TypeError):  # torch counts bytes in 64 bits
         raise ValueError(f"{path}: config.json asks for more memory than there could be") from None
-    _check(weight_table(layout), model, shapes, layout, path)
+    _check(weight_table(layout, model.state_dict()), model, shapes, layout, path)
     return layout, model
 
 
@@ -90,7 +112,8 @@ def outline(layout: Layout) -> Model:
     encoder = outline_encoder(layout.config, pooler=layout.pooler)
     if layout.head == "bare":
         return encoder
-    return HEADS[layout.head](encoder, layout.labels) if layout.labels else HEADS[layout.head](encoder)
+    head = HEADS[layout.head]
+    return head(encoder, layout.labels) if head.takes_labels else head(encoder)
 
 
 def layout_of(model: nn.Module) -> Layout:
@@ -99,13 +122,18 @@ def layout_of(model: nn.Module) -> Layout:
             f"only an encoder or a model with a head can be saved, got {type(model).__name__}; "
             "take the model out of its wrapper first"
         )
-    return Layout.of(model.config, model.kind, model.labels, pooler=model.encoder.pooler is not None)
+    return Layout(
+        config=model.config,
+        head=model.kind,
+        labels=model.labels,
+        pooler=model.encoder.pooler is not None,
+        prefixed=model.kind != "bare",
+    )
 
 
 def _check(table: list[Weight], model: Model, shapes: Shapes, layout: Layout, path: Path) -> None:
     """Every weight is there, has the shape that config.json says, and is of use."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert {row.ours for row in table} == set(expected), set(expected) ^ {row.ours for row in table}
     for row in table:
         for name, shape in row.shapes(expected[row.ours]).items():
             if name not in shapes:

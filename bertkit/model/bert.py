@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from bertkit.model.activation import activation
 from bertkit.model.attention import attention, attention_at, attention_weights, project
-from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.initialization import normal, sinusoids
@@ -27,15 +26,15 @@ class Bert(Encoder):
         self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.positions.weight.requires_grad_(config.position_embedding_type == "absolute")
-        self.types = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.types = nn.Embedding(config.type_vocab_size, config.hidden_size) if config.type_vocab_size else None
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
     def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
         hidden_TD = self.embed(batch)
         for layer in self.layers[:-1]:
-            hidden_TD = checkpointed(self, layer, hidden_TD, batch)
-        return checkpointed(self, self.layers[-1], hidden_TD, batch, at)
+            hidden_TD = self.checkpointed(layer, hidden_TD, batch)
+        return self.checkpointed(self.layers[-1], hidden_TD, batch, at)
 
     def embed(self, batch: Packed) -> Tensor:
         if batch.max_seqlen > self.config.max_position_embeddings:
@@ -45,10 +44,11 @@ class Bert(Encoder):
             )
         check_ids("input_ids", batch.input_ids, self.config.vocab_size)
         hidden_TD = self.tokens(batch.input_ids) + self.positions(batch.position_ids)
-        types = getattr(batch, "token_type_ids", None)
-        if types is not None:
-            check_ids("token_type_ids", types, self.config.type_vocab_size)
-        hidden_TD = hidden_TD + (self.types.weight[0] if types is None else self.types(types))
+        if self.types is not None:
+            types = getattr(batch, "token_type_ids", None)
+            if types is not None:
+                check_ids("token_type_ids", types, self.config.type_vocab_size)
+            hidden_TD = hidden_TD + (self.types.weight[0] if types is None else self.types(types))
         return F.dropout(self.norm(hidden_TD), self.config.hidden_dropout_prob, self.training)
 
     def initial(self, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:

@@ -1,12 +1,13 @@
 """The shape of an encoder, checked: Hugging Face's field names, free of heavy imports."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, get_args
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
-from data_pipelines.bounds import OneOf, Range, check_bounds
+from data_pipelines.bounds import OneOf, Range, check_bounds, marks_of
 
 ActivationName = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"]
 Activation = Annotated[ActivationName, OneOf(get_args(ActivationName))]
+PoolerName = Literal["tanh", "relu", "gelu"]
 LayerType = Literal["full_attention", "sliding_attention"]
 Positions = Literal["absolute", "sinusoidal"]
 Pooling = Literal["cls", "mean"]
@@ -27,7 +28,14 @@ class SetBy(NamedTuple):
     what: str
 
 
+def set_by(config: type) -> dict[str, str]:
+    """The fields of a config that no recipe sets, each with what sets it."""
+    hints = get_type_hints(config, include_extras=True)
+    return {name: mark.what for name, hint in hints.items() for mark in marks_of(hint) if isinstance(mark, SetBy)}
+
+
 BY_TOKENIZER = SetBy("the tokenizer; set tokenizer.vocab_size or tokenizer.path")
+BY_FOLDER = SetBy("the Hugging Face folder that a model is imported from")
 
 
 class HeadStyle(NamedTuple):
@@ -44,8 +52,10 @@ class HeadStyle(NamedTuple):
     """Whether the vocabulary projection has a bias."""
     transforms_labels: bool = False
     """Whether hidden states pass a transform before they become label scores."""
-    pooler: Literal["tanh"] | None = "tanh"
+    pooler: PoolerName | None = "tanh"
     """Nonlinearity of the dense layer between a sequence's vector and its label scores; None without such a layer."""
+    pooled_dropout: float | None = None
+    """Dropout before the label scores of a sequence; None for label_dropout."""
     pooling: Pooling = "cls"
     """How a sequence becomes one vector."""
 
@@ -80,6 +90,12 @@ class EncoderConfig:
 
     tie_word_embeddings: bool = True
     """Whether the masked-LM head predicts with the embedding matrix."""
+
+    model_type: Annotated[str, BY_FOLDER] = ""
+    """What bertkit.hf writes the model as; a new model is written as what its family names here."""
+
+    carried: Annotated[Any, BY_FOLDER] = field(default_factory=dict, compare=False)
+    """Keys of an imported config.json that change nothing here, to be written again."""
 
     def __post_init__(self):
         check_bounds(self)
@@ -116,7 +132,7 @@ class BertConfig(EncoderConfig):
     """absolute: a learned vector for each position; sinusoidal: a fixed table (it is saved as weights, so a
     saved folder opens as an encoder with learned positions)."""
 
-    type_vocab_size: Count = 2
+    type_vocab_size: Annotated[int, Range("[0, inf)")] = 2
     """Number of token types (first and second segment)."""
 
     layer_norm_eps: Positive = 1e-12
@@ -127,11 +143,29 @@ class BertConfig(EncoderConfig):
     classifier_dropout: Share | None = None
     """Dropout before a classifier; like hidden_dropout_prob when not given."""
 
+    model_type: Annotated[str, BY_FOLDER] = "bert"
+
+    head_act: Annotated[Activation | None, BY_FOLDER] = None
+    """Nonlinearity of the masked-LM head where it is not hidden_act."""
+
+    pooled_act: Annotated[PoolerName, OneOf(get_args(PoolerName)), BY_FOLDER] = "tanh"
+    """Nonlinearity of the dense layer before a sequence's label scores."""
+
+    pooled_dropout: Annotated[Share | None, BY_FOLDER] = None
+    """Dropout before a sequence's label scores where it is not that of a token's."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.type_vocab_size and self.model_type == "bert":
+            raise ValueError("type_vocab_size must be at least 1, got 0; transformers opens no BERT without types")
+
     def heads(self) -> HeadStyle:
         return HeadStyle(
-            activation=self.hidden_act,
+            activation=self.head_act or self.hidden_act,
             norm_eps=self.layer_norm_eps,
             label_dropout=self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout,
+            pooler=self.pooled_act,
+            pooled_dropout=self.pooled_dropout,
         )
 
 
@@ -140,6 +174,8 @@ class ModernBertConfig(EncoderConfig):
     """The modern encoder: rotary positions, norms before each part, a gated MLP, local and global attention."""
 
     vocab_size: Annotated[Count, BY_TOKENIZER] = 50368
+
+    model_type: Annotated[str, BY_FOLDER] = "modernbert"
 
     num_hidden_layers: Depth = 22
 

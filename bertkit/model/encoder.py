@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from bertkit.model.activation import activation
 from bertkit.model.packing import Packed, computed_packed
@@ -19,6 +20,8 @@ class Encoder(nn.Module):
 
     kind: ClassVar[str] = "bare"
     """Which head a model has: none."""
+    architecture: ClassVar[str] = "Model"
+    """What transformers calls such a model, after the name of its family."""
     labels: ClassVar[tuple[str, ...]] = ()
     above_layers: ClassVar[tuple[str, ...]] = ()
     """Names of the parts that come after the last block."""
@@ -63,6 +66,12 @@ class Encoder(nn.Module):
     ) -> list[list[Tensor]]:
         """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
         raise NotImplementedError
+
+    def checkpointed(self, layer: nn.Module, hidden_TD: Tensor, *rest: Any) -> Tensor:
+        """A block's output, recomputed in the backward pass where that is asked for."""
+        if self.gradient_checkpointing and self.training:
+            return checkpoint(layer, hidden_TD, *rest, use_reentrant=False)
+        return layer(hidden_TD, *rest)
 
     def pool(self, first_BD: Tensor) -> Tensor:
         """The pooled vector of each sequence from its first token's hidden state."""

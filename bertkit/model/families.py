@@ -1,10 +1,9 @@
 """The encoder families by the name that recipes call them: a config that says its shape, and the class that has it."""
 
-import typing
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig, SetBy
+from bertkit.model.config import BertConfig, EncoderConfig, ModernBertConfig, set_by
 from data_pipelines.table import Table
 
 if TYPE_CHECKING:
@@ -25,9 +24,7 @@ class Family(NamedTuple):
     @property
     def set_by(self) -> dict[str, str]:
         """The fields that no recipe sets, each with what sets it."""
-        hints = typing.get_type_hints(self.config, include_extras=True)
-        marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-        return {name: mark.what for name, extras in marks.items() for mark in extras if isinstance(mark, SetBy)}
+        return set_by(self.config)
 
 
 FAMILIES: Table[Family] = Table(

@@ -22,7 +22,11 @@ class ModelWithHead(nn.Module):
     """An encoder and a head on it: what is trained, saved and asked."""
 
     kind: ClassVar[str]
-    """Which head it is; bertkit.hf names its weights by this."""
+    """Which head it is."""
+    architecture: ClassVar[str]
+    """What transformers calls such a model, after the name of its family."""
+    takes_labels: ClassVar[bool] = True
+    """Whether labels follow the encoder when one is made."""
     judges_sequences: ClassVar[bool] = False
     """Whether it answers once for a sequence rather than for each token."""
     labels: tuple[str, ...] = ()
@@ -62,6 +66,8 @@ class MaskedLM(ModelWithHead):
     """Predicts the token at a position: transform, norm, projection to the vocabulary."""
 
     kind = "masked-lm"
+    architecture = "ForMaskedLM"
+    takes_labels = False
     head: "VocabularyHead"
 
     def __init__(self, encoder: Encoder, seed: int = 0):
@@ -110,6 +116,7 @@ class TokenTagger(ModelWithHead):
     """Gives every token a score for each label."""
 
     kind = "tagger"
+    architecture = "ForTokenClassification"
     head: "LabelHead"
 
     def __init__(self, encoder: Encoder, labels: Sequence[str], seed: int = 0):
@@ -129,6 +136,7 @@ class SequenceClassifier(ModelWithHead):
     """Gives every sequence a score for each label, from its first token or from the mean of all."""
 
     kind = "classifier"
+    architecture = "ForSequenceClassification"
     judges_sequences = True
     head: "PooledHead"
 
@@ -164,7 +172,7 @@ class SequenceClassifier(ModelWithHead):
 
 
 HEADS: Table[Any] = Table("head", {cls.kind: cls for cls in (MaskedLM, TokenTagger, SequenceClassifier)})
-"""The heads by kind; those with labels take them after the encoder."""
+"""The heads by kind."""
 
 
 class VocabularyHead(nn.Module):
@@ -198,6 +206,8 @@ class PooledHead(nn.Module):
             self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
             self.activation = activation(style.pooler)
         self.labels = LabelHead(config, num_labels)
+        if style.pooled_dropout is not None:
+            self.labels.dropout = style.pooled_dropout
 
     def forward(self, pooled_SD: Tensor) -> Tensor:
         return self.labels(pooled_SD if self.pooler is None else self.activation(self.pooler(pooled_SD)))

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from bertkit.model.activation import activation
 from bertkit.model.attention import attention, attention_at, attention_weights, project
-from bertkit.model.checkpointing import checkpointed
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.initialization import normal
@@ -40,8 +39,8 @@ class ModernBert(Encoder):
         hidden_TD = self.embed(batch)
         rotations = self.rotations(batch.position_ids)
         for layer in self.layers[:-1]:
-            hidden_TD = checkpointed(self, layer, hidden_TD, batch, rotations)
-        return self.final_norm(checkpointed(self, self.layers[-1], hidden_TD, batch, rotations, at))
+            hidden_TD = self.checkpointed(layer, hidden_TD, batch, rotations)
+        return self.final_norm(self.checkpointed(self.layers[-1], hidden_TD, batch, rotations, at))
 
     def embed(self, batch: Packed) -> Tensor:
         check_ids("input_ids", batch.input_ids, self.config.vocab_size)

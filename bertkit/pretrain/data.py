@@ -20,7 +20,7 @@ from bertkit.config.model_section import ModelSection
 from bertkit.config.recipe import DataSection, TokenizerSection
 from bertkit.hf import load_outline
 from bertkit.hf.folder import HUB_PREFIX, resolve
-from bertkit.hf.matching import check_head, check_vocabulary
+from bertkit.hf.models import check_head, check_vocabulary
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable

@@ -95,7 +95,7 @@ def test_exported_folders_open_in_auto_classes_and_pipelines(config, tokenizer, 
 
 
 def test_roberta_with_its_tokenizer_comes_in_and_goes_out_to_transformers(tmp_path):
-    """Its tokenizer says <mask>; its positions start at 2; what leaves is a BERT that transformers opens."""
+    """Its tokenizer says <mask>; its positions start at 2; what leaves is a RoBERTa again."""
     transformers = pytest.importorskip("transformers")
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -118,6 +118,7 @@ def test_roberta_with_its_tokenizer_comes_in_and_goes_out_to_transformers(tmp_pa
     wrapped.save_pretrained(tmp_path / "roberta")
     assert main(["import", str(tmp_path / "roberta"), str(tmp_path / "ours")]) == 0
     fill = transformers.pipeline("fill-mask", str(tmp_path / "ours"), top_k=1)
+    assert type(fill.model) is transformers.RobertaForMaskedLM
     expected = transformers.pipeline("fill-mask", str(tmp_path / "roberta"), top_k=9)("paris is <mask>")
     assert fill("paris is <mask>")[0]["token"] == expected[0]["token"]
     likeliest = next(guess for guess in expected if guess["token"] > 4)  # the first five are special

@@ -105,16 +105,16 @@ def test_an_oversized_header_is_refused(header, folder):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"vocab_size": 201}, r"word_embeddings.weight' has shape \(200, 16\), but config.json asks for \(201, 16\)"),
+        ({"vocab_size": 201}, r"has shape \(200,.* but config.json asks for \(201,"),
         (
             {"hidden_size": 10**9, "num_attention_heads": 1},
             "hidden_size must be at most 1048576, got 1000000000",
         ),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 1000, got 1000000000"),
         ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but there are weights for 2"),
-        ({"model_type": "t5"}, "model_type must be bert, roberta, xlm-roberta or modernbert, got 't5'"),
+        ({"model_type": "t5"}, "model_type must be one of bert, roberta, .* modernbert, got 't5'"),
         ({"hidden_atc": "gelu"}, "unknown key 'hidden_atc'; did you mean 'hidden_act'"),
-        ({"is_decoder": True}, "is_decoder = 'True' is not supported"),
+        ({"is_decoder": True}, "is_decoder = True is not supported"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key' is not supported"),
         ({"auto_map": {"AutoModel": "evil.py"}}, "auto_map = .* is not supported"),
         ({"hidden_act": "swiglu"}, "hidden_act must be one of"),
@@ -131,9 +131,7 @@ def test_a_config_that_does_not_fit_is_refused_before_anything_is_allocated(valu
 def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
     bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
     edit_config(tmp_path, id2label={"0": "O", "1": "B"})
-    with pytest.raises(
-        ValueError, match=r"'classifier.weight' has shape \(3, 16\), but config.json asks for \(2, 16\)"
-    ):
+    with pytest.raises(ValueError, match=r"id2label names 2 labels, but 'classifier.weight' is for 3"):
         bertkit.load(tmp_path)
     edit_config(tmp_path, architectures=["BertForMultipleChoice"])
     with pytest.raises(ValueError, match=r"only ...ForTokenClassification and ...ForSequenceClassification can be"):
@@ -146,7 +144,7 @@ def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
         ({"num_labels": 10**9}, r"num_labels is 1000000000, but 'classifier.weight' is for 3"),
         ({}, r"num_labels is 2, but 'classifier.weight' is for 3"),
         ({"num_labels": "3"}, r"config.json: num_labels must be a whole number, got '3'"),
-        ({"num_labels": True}, r"config.json: num_labels must be a whole number, got 'True'"),
+        ({"num_labels": True}, r"config.json: num_labels must be a whole number, got True"),
         ({"id2label": {"0": "O", "1": "B", "2": "B"}}, r"config.json: id2label must hold distinct labels"),
         ({"id2label": {}}, r"config.json: id2label must hold distinct labels, at least one"),
         ({"id2label": [1]}, r"config.json: id2label must name the labels of 0, 1, 2"),
@@ -163,6 +161,7 @@ def test_labels_and_heads_that_make_no_sense_are_refused_by_key(values, message,
 
 
 @both
+@pytest.mark.filterwarnings("ignore:.*no model_type")
 def test_any_value_under_any_key_is_understood_or_refused(config, tmp_path):
     bertkit.save(TokenTagger(build_encoder(config), ["O", "B"]), tmp_path)
     original = json.loads((tmp_path / "config.json").read_text())

@@ -13,8 +13,7 @@ from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm, WordEncoder
 from bertkit.hf.folder import resolve
-from bertkit.hf.matching import check_vocabulary
-from bertkit.hf.models import load_with_head
+from bertkit.hf.models import check_vocabulary, load_with_head
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
