@@ -1,20 +1,30 @@
 """Queries, keys and values of packed sequences enter, context vectors leave; sequence borders are never crossed.
 
-This file alone decides which kernel runs. On CUDA in half precision a variable-length kernel takes the whole pack.
-Elsewhere a kernel is called on views of the pack, piece by piece: no padding is computed, and nothing is copied to
-make it rectangular. There, the softmax is written out, in memory that grows with the square of a length, where no
-fused kernel fits: with dropout on the attention weights, and on CUDA in fp32.
+This file alone decides which kernel runs. On CUDA a kernel for sequences of any length takes the whole pack: flash
+attention in half precision on GPUs that have it, memory-efficient attention in float32 and on older GPUs, where no
+window is asked for. Elsewhere a kernel is called on views of the pack, piece by piece: no padding is computed, and
+nothing is copied to make it rectangular. There, the softmax is written out, in memory that grows with the square of a
+length, where no fused kernel fits: on CPUs with dropout on the attention weights, and on CUDA, which is told once, with
+a window in float32.
 """
 
 # T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for
 
+import functools
 import itertools
+import logging
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model.pieces import cut, hidden_band
+
+log = logging.getLogger("bertkit")
+
+_MOST_CHANNELS = 192
+"""A head may have for flash attention: with more, some GPUs cannot differentiate it."""
 
 
 def attention(
@@ -27,9 +37,10 @@ def attention(
     """
     if window is not None and window >= max_seqlen - 1:
         window = None
-    if _has_varlen_kernel(qkv_T3HE, dropout):
+    kernel = _varlen_kernel(qkv_T3HE, window)
+    if kernel is not None:
         query, key, value = qkv_T3HE.unbind(1)
-        return _varlen(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, window)
+        return kernel(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, window, dropout)
     return _packed(None, qkv_T3HE, cu_seqlens, None, window, dropout)
 
 
@@ -45,15 +56,16 @@ def attention_at(
     """The same for some tokens only, (M, H, E): those at the ascending places `index_M` of the pack."""
     if window is not None and window >= max_seqlen - 1:
         window = None
-    if _has_varlen_kernel(query_MHE, dropout):
+    kernel = _varlen_kernel(query_MHE, window)
+    if kernel is not None:
         key, value = key_value_T2HE.unbind(1)
         if window is not None:
             # The kernel's window takes queries for neighbours, so each stands in its place, among others left empty.
             query_THE = torch.zeros_like(key).index_copy(0, index_M, query_MHE)
-            context_THE = _varlen(query_THE, key, value, cu_seqlens, cu_seqlens, max_seqlen, window)
+            context_THE = kernel(query_THE, key, value, cu_seqlens, cu_seqlens, max_seqlen, window, dropout)
             return context_THE.index_select(0, index_M)
         cu_queries = torch.searchsorted(index_M, cu_seqlens.long()).int()
-        return _varlen(query_MHE, key, value, cu_queries, cu_seqlens, max_seqlen, window)
+        return kernel(query_MHE, key, value, cu_queries, cu_seqlens, max_seqlen, window, dropout)
     return _packed(query_MHE, key_value_T2HE, cu_seqlens, index_M, window, dropout)
 
 
@@ -76,25 +88,75 @@ def attention_weights(qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None =
     return weights
 
 
-def _has_varlen_kernel(values: Tensor, dropout: float) -> bool:
-    return values.is_cuda and values.dtype in (torch.float16, torch.bfloat16) and dropout == 0
+def _varlen_kernel(values: Tensor, window: int | None) -> Callable[..., Tensor] | None:
+    """The fused kernel that takes a whole pack of such values; None where torch has none."""
+    if not values.is_cuda:
+        return None
+    return _KERNELS[_name_of_kernel(values.dtype, values.shape[-1], window is not None, values.device.index)]
 
 
-def _varlen(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_queries: Tensor,
-    cu_keys: Tensor,
-    max_seqlen: int,
-    window: int | None,
-) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
+@torch.compiler.assume_constant_result
+def _name_of_kernel(dtype: torch.dtype, head_size: int, windowed: bool, device: int | None) -> str:
+    if dtype in (torch.float16, torch.bfloat16) and head_size <= _MOST_CHANNELS and _capability(device) >= (8, 0):
+        return "flash"
+    if not windowed and dtype != torch.float64:
+        return "efficient"
+    _tell_slow(dtype, head_size)
+    return "none"
 
-    reach = (-1, -1) if window is None else (window, window)
-    context = varlen_attn(query, key, value, cu_queries, cu_keys, max_seqlen, max_seqlen, window_size=reach)
-    assert isinstance(context, Tensor)
-    return context
+
+@functools.cache
+def _capability(device: int | None) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
+
+
+@functools.cache
+def _tell_slow(dtype: torch.dtype, head_size: int) -> None:
+    log.warning(
+        "attention with a window in %s, %d channels a head, has no fused kernel on this GPU and is slow: "
+        "train.precision=bf16 has one, on a GPU of compute capability 8.0 or more and with at most %d channels",
+        str(dtype).removeprefix("torch."),
+        head_size,
+        _MOST_CHANNELS,
+    )
+
+
+# The two kernels of torch that take borders. Torch's own function for them, varlen_attn, knows neither dropout nor
+# float32; both operators are what torch itself calls for nested tensors, and it differentiates them.
+
+
+def _flash(query, key, value, cu_queries, cu_keys, max_seqlen, window, dropout) -> Tensor:
+    reach = -1 if window is None else window
+    context = torch.ops.aten._flash_attention_forward(
+        *_aligned(query, key, value),
+        *(cu_queries, cu_keys, max_seqlen, max_seqlen, dropout, False, False),
+        window_size_left=reach,
+        window_size_right=reach,
+    )[0]
+    return context[..., : query.shape[-1]]
+
+
+def _efficient(query, key, value, cu_queries, cu_keys, max_seqlen, window, dropout) -> Tensor:
+    assert window is None
+    context = torch.ops.aten._efficient_attention_forward(
+        *_aligned(query[None], key[None], value[None]),
+        *(None, cu_queries, cu_keys, max_seqlen, max_seqlen, dropout, 0),
+        compute_log_sumexp=True,
+    )[0]
+    return context[0, ..., : query.shape[-1]]
+
+
+_KERNELS = {"flash": _flash, "efficient": _efficient, "none": None}
+
+
+def _aligned(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Both kernels read 8 channels at once: a head of another size is filled up with zeros, which add nothing to a
+    score; that it is divided by the root of more channels is made good."""
+    head_size, missing = query.shape[-1], -query.shape[-1] % 8
+    if missing:
+        query = query * (1 + missing / head_size) ** 0.5
+        query, key, value = (F.pad(part, (0, missing)) for part in (query, key, value))
+    return query, key, value
 
 
 def _packed(

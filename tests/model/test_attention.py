@@ -1,6 +1,5 @@
 """Packed attention is attention inside each sequence, whatever the backend, the window or the neighbours."""
 
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -65,49 +64,55 @@ def test_empty_sequences_between_others_change_nothing():
     assert torch.equal(attention(qkv, cu_seqlens, longest), attention(qkv, with_empty, longest))
 
 
-def test_half_precision_on_cuda_goes_to_the_kernel_for_sequences_of_any_length(monkeypatch):
-    """Which kernel is chosen and with what it is called; the kernel itself needs a GPU."""
-    calls = []
-    monkeypatch.setattr(dispatch, "_has_varlen_kernel", lambda values, dropout: dropout == 0)
-    monkeypatch.setattr(
-        "torch.nn.attention.varlen.varlen_attn", lambda *args, **options: calls.append((args, options)) or args[0]
-    )
-    qkv, cu_seqlens, longest = packed([3, 5])
-    query, key, value = qkv.unbind(1)
-    for window, reach in ((None, (-1, -1)), (2, (2, 2)), (4, (-1, -1))):
-        assert torch.equal(attention(qkv, cu_seqlens, longest, window), query)
-        args, options = calls.pop()
-        assert all(map(torch.equal, args[:5], (query, key, value, cu_seqlens, cu_seqlens)))
-        assert args[5:] == (5, 5)
-        assert options == {"window_size": reach}
-    at = torch.tensor([1, 4, 7])
-    assert torch.equal(attention_at(at, query[at], qkv[:, 1:], cu_seqlens, longest), query[at])
-    args, _ = calls.pop()
-    assert all(map(torch.equal, args[:3], (query[at], key, value)))
-    assert [borders.tolist() for borders in args[3:5]] == [[0, 1, 3], [0, 3, 8]]
-    # The kernel's window takes queries for neighbours, so they stand in their places.
-    assert torch.equal(attention_at(at, query[at], qkv[:, 1:], cu_seqlens, longest, window=2), query[at])
-    args, options = calls.pop()
-    assert torch.equal(args[0], torch.zeros_like(query).index_copy(0, at, query[at]))
-    assert all(map(torch.equal, args[1:5], (key, value, cu_seqlens, cu_seqlens)))
-    assert options == {"window_size": (2, 2)}
-    # It drops nothing.
-    attention(qkv, cu_seqlens, longest, dropout=0.1)
-    assert calls == []
+def kernel_for_a_pack(query, key, value, cu_queries, cu_keys, max_seqlen, window, dropout):
+    """What the kernels for whole packs compute, which themselves need a GPU: a window counts from equal places, so it
+    needs as many queries as keys."""
+    assert window is None or cu_queries is cu_keys
+    assert dropout == 0
+    assert max_seqlen == cu_keys.diff().max()
+    context = torch.zeros_like(query)
+    for sequence in range(len(cu_keys) - 1):
+        queries, keys = (slice(cu[sequence], cu[sequence + 1]) for cu in (cu_queries, cu_keys))
+        q, k, v = (part.transpose(0, 1) for part in (query[queries], key[keys], value[keys]))
+        places = torch.arange(k.shape[1])
+        hidden = (places[: q.shape[1], None] - places).abs() > (max_seqlen if window is None else window)
+        weights = (q @ k.transpose(1, 2) * q.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+        context[queries] = (weights @ v).transpose(0, 1)
+    return context
+
+
+@pytest.mark.parametrize("window", [None, 2, 4, 100])
+def test_the_kernels_for_whole_packs_are_called_with_the_right_borders(monkeypatch, window):
+    monkeypatch.setattr(dispatch, "_varlen_kernel", lambda values, window: kernel_for_a_pack)
+    lengths = [3, 9, 1, 5]
+    qkv, cu_seqlens, longest = packed(lengths)
+    expected = by_hand(qkv, lengths, window)
+    torch.testing.assert_close(attention(qkv, cu_seqlens, longest, window), expected)
+    at = torch.tensor([1, 4, 7, 12, 17])
+    torch.testing.assert_close(attention_at(at, qkv[at, 0], qkv[:, 1:], cu_seqlens, longest, window), expected[at])
 
 
 @pytest.mark.parametrize(
-    ("is_cuda", "dtype", "dropout", "chosen"),
+    ("dtype", "head_size", "windowed", "capability", "kernel"),
     [
-        (True, torch.bfloat16, 0.0, True),
-        (True, torch.float16, 0.0, True),
-        (True, torch.float32, 0.0, False),
-        (True, torch.bfloat16, 0.1, False),
-        (False, torch.bfloat16, 0.0, False),
+        (torch.bfloat16, 64, True, (9, 0), "flash"),
+        (torch.float16, 64, False, (8, 0), "flash"),
+        (torch.bfloat16, 20, True, (8, 9), "flash"),
+        (torch.float32, 64, False, (9, 0), "efficient"),
+        (torch.bfloat16, 64, False, (7, 5), "efficient"),
+        (torch.bfloat16, 256, False, (9, 0), "efficient"),
+        (torch.float32, 64, True, (9, 0), "none"),
+        (torch.bfloat16, 64, True, (7, 5), "none"),
+        (torch.float64, 64, False, (9, 0), "none"),
     ],
 )
-def test_that_kernel_is_for_cuda_in_half_precision_without_dropout(is_cuda, dtype, dropout, chosen):
-    assert dispatch._has_varlen_kernel(SimpleNamespace(is_cuda=is_cuda, dtype=dtype), dropout) is chosen
+def test_what_a_gpu_has_a_fused_kernel_for(monkeypatch, caplog, dtype, head_size, windowed, capability, kernel):
+    """The slow way is told, once, with the key that avoids it."""
+    monkeypatch.setattr(dispatch, "_capability", lambda device: capability)
+    dispatch._tell_slow.cache_clear()
+    names = {dispatch._name_of_kernel(dtype, head_size, windowed, 0) for _ in range(3)}
+    assert names == {kernel}
+    assert ["train.precision" in record.message for record in caplog.records] == [True] * (kernel == "none")
 
 
 def test_an_empty_pack_gives_an_empty_context():

@@ -204,7 +204,7 @@ def classifier(encoder):
 def test_a_gpu_is_never_asked_for_a_value_in_the_middle_of_a_step(config, head, monkeypatch):
     """Tensors on the meta device have no values, so whatever wants to look at one raises. Neither has the loop over
     sequences, which would look at their borders, a place on a GPU in half precision."""
-    monkeypatch.setattr(attention, "_has_varlen_kernel", lambda values, dropout: dropout == 0)
+    monkeypatch.setattr(attention, "_varlen_kernel", lambda values, window: attention._flash)
     monkeypatch.setattr(attention, "_packed", lambda *arguments: pytest.fail("looks at the borders of sequences"))
     model = head(outline_encoder(config)).bfloat16().train()
     batch = SimpleNamespace(
