@@ -84,10 +84,10 @@ def gather_full(tensor: Tensor) -> Tensor:
 
 
 def shard_like(tensor: Tensor, param: Tensor) -> Tensor:
-    """A full tensor as the shards that FSDP made of the parameter."""
+    """A full tensor as the shards that FSDP made of the parameter. Every rank has it, so no rank sends anything."""
     if not isinstance(param, DTensor):
         return tensor
-    return distribute_tensor(tensor, param.device_mesh, param.placements)
+    return distribute_tensor(tensor, param.device_mesh, param.placements, src_data_rank=None)
 
 
 def _named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

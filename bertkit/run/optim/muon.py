@@ -1,16 +1,18 @@
 """Muon for the matrices inside the layers, AdamW for the rest."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from bertkit.config.sections import OptimConfig
 from bertkit.run.optim import Parameters
 from bertkit.run.optim.adamw import adamw
-from bertkit.run.state import gather_full, shard_like
 
 # K matrices of one shape, R rows, C columns
 
@@ -27,7 +29,7 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose every update is made orthogonal, so that all directions of a matrix learn alike.
 
     Updates have a root mean square near 0.2 whatever the shape, as AdamW's do. The orthogonalisation runs in
-    bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch.
+    bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch, which ranks share.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
@@ -45,19 +47,58 @@ class Muon(torch.optim.Optimizer):
                 self._step_matrices(params, group)
 
     def _step_matrices(self, params: list[Tensor], group: dict) -> None:
-        updates = []
         for param in params:
-            state = self.state[param]
-            if not state:
-                state["momentum"] = torch.zeros_like(param)
-            assert param.grad is not None
-            state["momentum"].lerp_(param.grad, 1 - group["momentum"])
-            updates.append(gather_full(param.grad.lerp(state["momentum"], group["momentum"])))
-        orthogonal_KRC = orthogonalize(torch.stack(updates))
-        size = 0.2 * max(params[0].shape) ** 0.5
-        for param, update in zip(params, orthogonal_KRC, strict=True):
-            param.mul_(1 - group["lr"] * group["weight_decay"])
-            param.add_(shard_like(update, param), alpha=-group["lr"] * size)
+            if not self.state[param]:
+                self.state[param]["momentum"] = torch.zeros_like(param)
+        weights, grads, momenta = (
+            [_shard(tensor) for tensor in tensors]
+            for tensors in (params, [param.grad for param in params], [self.state[p]["momentum"] for p in params])
+        )
+        torch._foreach_lerp_(momenta, grads, 1 - group["momentum"])
+        updates = orthogonalize_together(torch._foreach_lerp(grads, momenta, group["momentum"]), params[0])
+        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_add_(weights, updates, alpha=-group["lr"] * 0.2 * max(params[0].shape) ** 0.5)
+
+
+def orthogonalize_together(shards: Sequence[Tensor], param: Tensor) -> list[Tensor]:
+    """Orthogonalize matrices of one shape, of which this rank has these shards, and return its shards of the result.
+
+    Each rank does its share of the matrices: under FSDP it gets all rows of those from the others, and sends them
+    theirs back. All ranks take part.
+    """
+    num_ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    shards_KRC = torch.stack(_padded(shards, param, num_ranks))
+    if num_ranks == 1:
+        return list(orthogonalize(shards_KRC))
+    dtype, share = shards_KRC.dtype, math.ceil(len(shards) / num_ranks)
+    shards_KRC = F.pad(shards_KRC.to(_precision(shards_KRC)), (0, 0, 0, 0, 0, share * num_ranks - len(shards)))
+    if isinstance(param, DTensor):
+        whole_KRC = _exchanged(shards_KRC.unflatten(0, (num_ranks, share))).transpose(0, 1).flatten(1, 2)
+        whole_KRC[:, : param.shape[0]] = orthogonalize(whole_KRC[:, : param.shape[0]])
+        parts = _exchanged(whole_KRC.unflatten(1, (num_ranks, -1)).transpose(0, 1).contiguous()).flatten(0, 1)
+        return [part[: len(shard)].to(dtype) for part, shard in zip(parts, shards, strict=False)]
+    mine = orthogonalize(shards_KRC.unflatten(0, (num_ranks, share))[torch.distributed.get_rank()])
+    parts = torch.empty_like(shards_KRC)
+    torch.distributed.all_gather(list(parts.chunk(num_ranks)), mine.contiguous())
+    return [part.to(dtype) for part, _ in zip(parts, shards, strict=False)]
+
+
+def _padded(shards: Sequence[Tensor], param: Tensor, num_ranks: int) -> list[Tensor]:
+    """FSDP gives the last ranks fewer rows, or none; messages need as many from each."""
+    num_rows = math.ceil(param.shape[0] / num_ranks) if isinstance(param, DTensor) else param.shape[0]
+    return [F.pad(shard, (0, 0, 0, num_rows - len(shard))) if len(shard) < num_rows else shard for shard in shards]
+
+
+def _exchanged(parts: Tensor) -> Tensor:
+    """Part i of every rank goes to rank i."""
+    received = torch.empty_like(parts)
+    torch.distributed.all_to_all_single(received, parts)
+    return received
+
+
+def _shard(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:
@@ -68,10 +109,15 @@ def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:
     a, b, c = 3.4445, -4.7750, 2.0315
     transposed = matrices_KRC.shape[1] > matrices_KRC.shape[2]
     x_KRC = matrices_KRC.mT if transposed else matrices_KRC
-    x_KRC = x_KRC.to(torch.bfloat16 if x_KRC.is_cuda else torch.float32)
+    x_KRC = x_KRC.to(_precision(x_KRC))
     x_KRC = x_KRC / x_KRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(num_iterations):
         gram_KRR = x_KRC @ x_KRC.mT
         gram_KRR = torch.baddbmm(gram_KRR, gram_KRR, gram_KRR, beta=b, alpha=c)
         x_KRC = torch.baddbmm(x_KRC, gram_KRR, x_KRC, beta=a)
     return (x_KRC.mT if transposed else x_KRC).to(matrices_KRC.dtype)
+
+
+def _precision(values: Tensor) -> torch.dtype:
+    """Half where products in it are fast."""
+    return torch.bfloat16 if values.is_cuda else torch.float32
