@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType
+from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs
 from torch import nn
 
 from bertkit.run.folder import num_launched
@@ -46,7 +46,7 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
             log_with=trackers or None,
             project_dir=folder,
             step_scheduler_with_optimizer=False,
-            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True), *_host_messages(started)],
         )
     if accelerator.num_processes != started:
         raise ValueError(f"{started} processes were started, but accelerate sees {accelerator.num_processes} of them")
@@ -58,19 +58,45 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
     return accelerator
 
 
+def _host_messages(num_processes: int) -> list[InitProcessGroupKwargs]:
+    """Let ranks of devices exchange tensors of the host too: what the host knows should not wait for the device."""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    library = {"cuda": "nccl", "xpu": "xccl"}.get(device.type) if device else None
+    if num_processes == 1 or library is None:
+        return []
+    return [InitProcessGroupKwargs(backend=f"{device}:{library},cpu:gloo")]
+
+
 def wrap(
     accelerator: Accelerator, model: nn.Module, optimizers: list[torch.optim.Optimizer], compiled: bool = False
 ) -> Trainable:
     """Make a model ready to be trained. The optimizers stay bare: the loop itself decides when they step."""
+    sharded = accelerator.distributed_type == DistributedType.FSDP
+    if sharded:
+        _choose_shards(accelerator, model)
     if compiled:
         model.compile(dynamic=True)
     wrapped, *others = accelerator.prepare(model, *optimizers)
-    if accelerator.distributed_type == DistributedType.FSDP:
+    if sharded:
         from torch.distributed.fsdp import register_fsdp_forward_method
 
         if hasattr(wrapped, "target_logits"):
             register_fsdp_forward_method(wrapped, "target_logits")
     return Trainable(wrapped.train(), [other.optimizer for other in others], accelerator)
+
+
+def _choose_shards(accelerator: Accelerator, model: nn.Module) -> None:
+    """Shard layer by layer, and in half precision send weights as bf16 but sum gradients in float32: with accelerate's
+    own policy, which sums them in bf16 too, 128 micro-batches lose 3.6% of a gradient."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    plugin = accelerator.state.fsdp_plugin
+    layers = {type(layer).__name__ for part in model.modules() if isinstance(part, nn.ModuleList) for layer in part}
+    plugin.transformer_cls_names_to_wrap = sorted(layers)
+    if accelerator.mixed_precision == "bf16":
+        # Autocast, as under DDP, decides which results are bf16; casting what enters a layer would round its angles.
+        plugin.mixed_precision_policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+        model.forward = accelerator.autocast()(model.forward)
 
 
 class Evaluation(NamedTuple):
@@ -114,8 +140,8 @@ def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:
     """The value of one rank, on every rank. It travels as JSON, not as a pickle."""
     if accelerator.num_processes == 1:
         return value
-    data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=accelerator.device)
-    size = torch.tensor([len(data)], device=accelerator.device)
+    data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
+    size = torch.tensor([len(data)])
     torch.distributed.broadcast(size, src=source)
     if accelerator.process_index != source:
         data = data.new_empty(int(size))

@@ -55,16 +55,18 @@ def train_step(
 ) -> StepResult:
     """Accumulate this rank's micro-batches, agree with the other ranks, and step, or skip together. Whether this rank
     was asked to `stop` is looked at when they agree, so that the step in which the signal came can be the last."""
-    sizes = [sum(len(batch.target_ids) for batch in batches), sum(len(batch.input_ids) for batch in batches)]
-    num_targets, num_tokens = map(int, _agreed(accelerator, sizes))
+    counts = [sum(len(batch.target_ids) for batch in batches), sum(len(batch.input_ids) for batch in batches)]
+    # Counts are known to the host, so it never waits for the device to add them up over ranks.
+    num_targets, num_tokens = _summed(accelerator, torch.tensor(counts)).tolist()
     losses = accumulate_gradients(model, batches, accelerator, num_targets=num_targets, seed=seed, step=step)
     params = [param for param in model.parameters() if param.grad is not None]
     norm = gather_full(nn.utils.get_total_norm([param.grad for param in params if param.grad is not None]))
 
+    *losses_here, norm_here = torch.stack([*losses, norm]).double()
+    told = torch.stack([sum(losses_here, torch.zeros_like(norm_here)), norm_here, torch.full_like(norm_here, stop())])
     # The one place where the host waits for the device; the branch needs it.
-    *losses_here, norm_here = torch.stack([*losses, norm]).tolist()
-    loss_sum, bad, asked = _agreed(accelerator, [sum(losses_here), not math.isfinite(norm_here), stop()])
-    applied = math.isfinite(loss_sum) and not bad
+    loss_sum, norm_sum, asked = _summed(accelerator, told).tolist()
+    applied = math.isfinite(loss_sum) and math.isfinite(norm_sum)
     if applied:
         if clip_norm:
             nn.utils.clip_grads_with_norm_(params, clip_norm, norm)
@@ -72,7 +74,8 @@ def train_step(
             optimizer.step()
     for param in params:
         param.grad = None
-    return StepResult(loss_sum / max(num_targets, 1), norm_here, num_targets, num_tokens, applied, bool(asked))
+    mean, grad_norm = loss_sum / max(num_targets, 1), norm_sum / accelerator.num_processes
+    return StepResult(mean, grad_norm, num_targets, num_tokens, applied, bool(asked))
 
 
 def accumulate_gradients(
@@ -103,10 +106,8 @@ def seed_dropout(seed: int, step: int, micro_batch: int) -> None:
     torch.manual_seed(fold(seed, step, micro_batch))
 
 
-def _agreed(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
-    """Sums over all ranks; counts are exact in float64."""
-    if accelerator.num_processes == 1:
-        return list(values)
-    tensor = torch.tensor(values, dtype=torch.float64, device=accelerator.device)
-    torch.distributed.all_reduce(tensor)
-    return tensor.tolist()
+def _summed(accelerator: Accelerator, values: Tensor) -> Tensor:
+    """Sums over all ranks, on the device where the values are."""
+    if accelerator.num_processes > 1:
+        torch.distributed.all_reduce(values)
+    return values
