@@ -74,6 +74,10 @@ ROOMS = {
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
         *("numpy", "torch", "tokenizers", "rich", "transformers"),
     ],
+    "bertkit/plan": [
+        *("bertkit/config", "bertkit/model", "bertkit/run", "data_pipelines/masks"),
+        *("torch", "accelerate"),
+    ],
     "bertkit/demo": [
         *("bertkit/config", "bertkit/run", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
         *("bertkit/report", "data_pipelines/demo", "rich"),

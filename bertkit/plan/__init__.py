@@ -1,0 +1,1 @@
+"""What a recipe needs of GPUs, found out without one."""

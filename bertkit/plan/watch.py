@@ -1,0 +1,235 @@
+"""Operators enter as they are called; what each would cost a GPU leaves: bytes, operations, waits, copies, messages.
+
+Nothing here knows a GPU. A step that ran on fake tensors under `Watch` leaves a list of kernels, from which the
+roofline, the tests and the plan read what they need.
+"""
+
+import itertools
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from bertkit.plan import fake_cuda
+
+_OURS = tuple(str(Path(__file__).parents[2] / name) for name in ("bertkit", "data_pipelines"))
+_PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm}
+_FREE = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "alias", "numpy_T", "lift_fresh"}
+_GATHERS = {"embedding", "index_select", "gather", "index"}
+_BLOCK = 512
+"""CUDA's allocator hands out multiples of so many bytes."""
+
+
+class Kernel(NamedTuple):
+    """One call of an operator that works on the GPU."""
+
+    name: str
+    line: str
+    """Of our code that asked for it; "backward" where autograd did."""
+    num_bytes: int
+    """Read from and written to its memory."""
+    kind: str = "memory"
+    """product, attention, attention_backward, or memory for what is bound by it."""
+    num_operations: int = 0
+    dtypes: tuple[torch.dtype, ...] = ()
+    """Of a product's factors: more than one raise on a real GPU, though fake tensors multiply."""
+
+
+class Message(NamedTuple):
+    """One collective of this rank."""
+
+    name: str
+    num_bytes: int
+    """Of the largest tensor in it."""
+    dtype: torch.dtype
+    on_device: bool
+
+
+class Watch(TorchDispatchMode):
+    """Counts while it is entered. `lengths` are those of the sequences in a pack: fake borders have no values."""
+
+    def __init__(self, lengths: Sequence[int] = ()):
+        super().__init__()
+        self.lengths = lengths
+        self.kernels: list[Kernel] = []
+        self.waits: Counter[str] = Counter()
+        """By line: where the host would wait for the GPU."""
+        self.copies: Counter[tuple[str, str]] = Counter()
+        """By direction and line: copies between host and GPU that block."""
+        self.messages: list[Message] = []
+        self.memory = Memory()
+
+    def __enter__(self):
+        fake_cuda.waits.clear()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        self.waits.update(fake_cuda.waits)
+        fake_cuda.waits.clear()
+        return super().__exit__(*error)
+
+    @property
+    def mixed_products(self) -> list[Kernel]:
+        return [kernel for kernel in self.kernels if len(kernel.dtypes) > 1]
+
+    def operations_by_dtype(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for kernel in self.kernels:
+            if kernel.kind == "product":
+                found[str(kernel.dtypes[0]).removeprefix("torch.")] += kernel.num_operations
+        return dict(found)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if DTensor in types:
+            return NotImplemented  # it calls again with the shard of this rank
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self._waited(args[0])
+        if func.namespace == "bertkit" and "attention" not in name:
+            with self:  # the body that a GPU would run, not its outline: mixed types inside it must show
+                return _body(name)(*args, **kwargs)
+        if name in ("linear", "matmul"):
+            with self:  # inside a body, an operator that is made of others was not yet taken apart
+                return func.decompose(*args, **kwargs)
+        out = func(*args, **kwargs)
+        self._note(func, name, args, kwargs, out)
+        return out
+
+    def _waited(self, tensor: Tensor) -> float | int:
+        if tensor.device.type != "cpu":
+            self.waits[_line()] += 1
+        return 1.0 if tensor.dtype.is_floating_point else 1
+
+    def _note(self, func, name: str, args: tuple, kwargs: dict, out: Any) -> None:
+        inputs = list({id(leaf): leaf for leaf in _tensors((args, kwargs))}.values())
+        outputs = _tensors(out)
+        for tensor in outputs:
+            self.memory.note(tensor)
+        if func.namespace.startswith(("c10d", "_c10d")):
+            largest = max([*inputs, *outputs], key=lambda tensor: tensor.nbytes)
+            self.messages.append(Message(name, largest.nbytes, largest.dtype, largest.is_cuda))
+            return
+        devices = {tensor.device.type for tensor in (*inputs, *outputs)}
+        if name in ("_to_copy", "copy_") and len(devices) == 2:
+            source = (args[1] if name == "copy_" else args[0]).device.type
+            if not (kwargs.get("non_blocking") or (name == "copy_" and len(args) > 2 and args[2])):
+                self.copies["to the GPU" if source == "cpu" else "from the GPU", _line()] += 1
+        elif "cuda" in devices and name not in _FREE and not func.is_view and func.namespace != "prim":
+            self.kernels.append(self._kernel(func, name, args, kwargs, inputs, outputs, out))
+
+    def _kernel(self, func, name: str, args, kwargs, inputs: list[Tensor], outputs: list[Tensor], out: Any) -> Kernel:
+        written = outputs or [
+            tensor
+            for argument, value in zip(func._schema.arguments, args, strict=False)
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for tensor in _tensors(value)
+        ]
+        num_bytes = sum(_size(tensor) for tensor in (*inputs, *written))
+        if name in _GATHERS:
+            num_bytes = 2 * sum(map(_size, outputs)) + sum(
+                _size(tensor) for tensor in inputs if not tensor.is_floating_point()
+            )
+        if name in ATTENTION:
+            kind, query, window = ATTENTION[name](args, kwargs)
+            pairs = _num_pairs(self.lengths, window) * query.shape[-3] / max(sum(self.lengths), 1)
+            operations = 4 * query.shape[-2] * query.shape[-1] * pairs * (2.5 if kind == "attention_backward" else 1)
+            return Kernel(name, _line(), num_bytes, kind, int(operations))
+        if func.overloadpacket in _PRODUCTS:
+            dtypes = tuple({tensor.dtype for tensor in args if isinstance(tensor, Tensor)})
+            operations = flop_registry[func.overloadpacket](*args, **kwargs, out_val=out)
+            return Kernel(name, _line(), num_bytes, "product", operations, dtypes)
+        return Kernel(name, _line(), num_bytes)
+
+
+class Memory:
+    """Bytes of the tensors that are alive, and the most there ever were."""
+
+    def __init__(self):
+        self.now = self.peak = 0
+        self._sizes: dict[int, int] = {}
+
+    def note(self, tensor: Tensor) -> None:
+        if isinstance(tensor, DTensor):
+            tensor = tensor.to_local()
+        storage = tensor.untyped_storage()
+        if tensor.device.type == "cpu" and "cuda" in str(torch.accelerator.current_accelerator()):
+            return
+        if storage._cdata not in self._sizes:
+            self._sizes[storage._cdata] = size = -(-storage.nbytes() // _BLOCK) * _BLOCK
+            weakref.finalize(storage, self._freed, storage._cdata)
+            self.now += size
+            self.peak = max(self.peak, self.now)
+
+    def note_all(self, tensors: Iterable[Tensor]) -> int:
+        """The bytes of what was there before."""
+        before = self.now
+        for tensor in tensors:
+            self.note(tensor)
+        return self.now - before
+
+    def _freed(self, key: int) -> None:
+        self.now -= self._sizes.pop(key, 0)
+
+
+def _flash(args, kwargs):
+    return "attention", args[0], kwargs.get("window_size_left", -1)
+
+
+def _flash_backward(args, kwargs):
+    return "attention_backward", args[1], kwargs.get("window_size_left", -1)
+
+
+ATTENTION = {
+    "_flash_attention_forward": _flash,
+    "_flash_attention_backward": _flash_backward,
+    "_efficient_attention_forward": lambda args, kwargs: ("attention", args[0], -1),
+    "_efficient_attention_backward": lambda args, kwargs: ("attention_backward", args[1], -1),
+}
+"""Kind, query and window of the kernels whose work depends on the lengths of sequences."""
+
+
+def _num_pairs(lengths: Sequence[int], window: int | None) -> int:
+    """How many pairs of query and key attention looks at."""
+    if window is None or window < 0:
+        return sum(length**2 for length in lengths)
+    # A row of the band has 2w+1 keys, less what hangs over at its two ends.
+    reach = [min(window, length - 1) for length in lengths]
+    return sum(length * (2 * w + 1) - w * (w + 1) for length, w in zip(lengths, reach, strict=True))
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def _size(tensor: Tensor) -> int:
+    """Bytes behind a tensor: what is only repeated by an expansion is read once."""
+    sizes = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    return int(torch.Size(sizes).numel()) * tensor.element_size()
+
+
+def _line() -> str:
+    frame = sys._getframe(1)
+    for _ in itertools.count():
+        if frame is None:
+            return "backward"
+        path = frame.f_code.co_filename
+        if path.startswith(_OURS) and "/plan/" not in path:
+            return f"{'/'.join(Path(path).parts[-2:])}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    raise AssertionError
+
+
+def _body(name: str) -> Any:
+    from bertkit.model import loss, rotation
+
+    return {"summed_cross_entropy": loss._summed_cross_entropy, "rotate": rotation._rotate}[name]._init_fn
