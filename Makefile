@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults fuzz soak clean
+.PHONY: help demo test lint bench test-faults test-ranks fuzz soak clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -31,6 +31,9 @@ bench: $(READY) ## Measure this machine, beside transformers
 
 test-faults: $(READY) ## Run the fault tests with their full counts and print the table of faults
 	$(BIN)/python -m pytest -m 'faults or (row and not everyday)' -n auto
+
+test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compare with one
+	$(BIN)/python -m pytest -m ranks tests/gpu
 
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz
