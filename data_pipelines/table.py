@@ -25,15 +25,11 @@ class Table(Generic[Row]):
             raise ValueError(f"there is already a {self.what} {name!r}")
         self._rows[name] = row
 
-    def check(self, name: str) -> None:
-        """Refuse a name that nobody added, without importing a row."""
+    def __getitem__(self, name: str) -> Row:
         if name not in self._rows:
             match = nearest(name, self._rows)
             hint = f"did you mean {match!r}?" if match else f"known are {', '.join(self._rows)}"
             raise ValueError(f"unknown {self.what} {name!r}; {hint}")
-
-    def __getitem__(self, name: str) -> Row:
-        self.check(name)
         row = self._rows[name]
         if isinstance(row, str):
             module, _, attribute = row.partition(":")

@@ -1,8 +1,7 @@
-"""Gold and predicted tags to scores: spans in both readings, and words."""
+"""Gold and predicted tags to scores, as plain values: of spans in both readings, and of words."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from data_pipelines.labels.schemes import Reading, spans_of
@@ -16,41 +15,8 @@ def gold_tags(sentences: Iterable[Sentence]) -> list[list[str]]:
     return [sentence.tags or [] for sentence in sentences]
 
 
-@dataclass(frozen=True)
-class Score:
-    """Counts, and the shares they make. A share of nothing is 0."""
-
-    right: int
-    predicted: int
-    gold: int
-
-    @property
-    def precision(self) -> float:
-        return self.right / self.predicted if self.predicted else 0.0
-
-    @property
-    def recall(self) -> float:
-        return self.right / self.gold if self.gold else 0.0
-
-    @property
-    def f1(self) -> float:
-        return 2 * self.right / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, "gold": self.gold}
-
-
-@dataclass(frozen=True)
-class SpanScores(Score):
-    types: dict[str, Score] = field(default_factory=dict)
-    """The score of each kind of span."""
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"types": {kind: score.to_json() for kind, score in self.types.items()}}
-
-
-def span_scores(gold: Tags, predicted: Tags, strict: bool = False) -> SpanScores:
-    """Whole spans, right where kind and both borders are right.
+def span_scores(gold: Tags, predicted: Tags, strict: bool = False) -> dict[str, Any]:
+    """Whole spans, right where kind and both borders are right; and those of each kind as "types".
 
     Lenient is the reading of conlleval: a tag that cannot continue a span begins one. Strict counts only spans written
     by the rules of the scheme: IOB2, or BIOES where any tag is an E- or S-.
@@ -63,40 +29,21 @@ def span_scores(gold: Tags, predicted: Tags, strict: bool = False) -> SpanScores
         given.update(span.kind for span in gold_spans)
         made.update(span.kind for span in predicted_spans)
         right.update(span.kind for span in gold_spans & predicted_spans)
-    types = {kind: Score(right[kind], made[kind], given[kind]) for kind in sorted(given.keys() | made.keys())}
-    return SpanScores(right.total(), made.total(), given.total(), types)
+    return {**_shares(right.total(), made.total(), given.total()), "types": _by_kind(right, made, given)}
 
 
-@dataclass(frozen=True)
-class WordScores:
-    right: int
-    words: int
-    tags: dict[str, Score]
-
-    @property
-    def accuracy(self) -> float:
-        return self.right / self.words if self.words else 0.0
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean over every tag that occurs in gold or in the predictions."""
-        return sum(score.f1 for score in self.tags.values()) / len(self.tags) if self.tags else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        tags = {tag: score.to_json() for tag, score in self.tags.items()}
-        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "words": self.words, "tags": tags}
-
-
-def word_scores(gold: Tags, predicted: Tags) -> WordScores:
-    """Word by word: accuracy, and F1 of each tag."""
+def word_scores(gold: Tags, predicted: Tags) -> dict[str, Any]:
+    """Word by word: accuracy, the scores of each tag as "tags", and the mean F1 of all tags, gold or predicted."""
     _check_lengths(gold, predicted)
     pairs = Counter(pair for a, b in zip(gold, predicted, strict=True) for pair in zip(a, b, strict=True))
-    given, made = Counter[str](), Counter[str]()
+    right, made, given = Counter[str](), Counter[str](), Counter[str]()
     for (gold_tag, predicted_tag), count in pairs.items():
         given[gold_tag] += count
         made[predicted_tag] += count
-    tags = {tag: Score(pairs[tag, tag], made[tag], given[tag]) for tag in sorted(given.keys() | made.keys())}
-    return WordScores(sum(score.right for score in tags.values()), pairs.total(), tags)
+        right[gold_tag] += count if gold_tag == predicted_tag else 0
+    tags, words = _by_kind(right, made, given), pairs.total()
+    macro_f1 = sum(scores["f1"] for scores in tags.values()) / max(len(tags), 1)
+    return {"accuracy": right.total() / max(words, 1), "macro_f1": macro_f1, "words": words, "tags": tags}
 
 
 def unknown_word_scores(gold: Tags, predicted: Tags, words: Tags, known: set[str]) -> dict[str, float]:
@@ -117,6 +64,16 @@ def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:
     mean = sum(values) / len(values)
     spread = sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)
     return mean, spread**0.5
+
+
+def _shares(right: int, predicted: int, gold: int) -> dict[str, Any]:
+    """A share of nothing is 0."""
+    f1 = 2 * right / max(predicted + gold, 1)
+    return {"precision": right / max(predicted, 1), "recall": right / max(gold, 1), "f1": f1, "gold": gold}
+
+
+def _by_kind(right: Counter[str], made: Counter[str], given: Counter[str]) -> dict[str, dict[str, Any]]:
+    return {kind: _shares(right[kind], made[kind], given[kind]) for kind in sorted(given.keys() | made.keys())}
 
 
 def _strict_reading(gold: Tags, predicted: Tags) -> Reading:

@@ -34,8 +34,8 @@ def print_results(task: Task, results: dict[str, Any]) -> None:
     if parts:
         scores = best[parts[0]]
         _print_kinds(console, scores, f"{parts[0]} by kind, seed {best['seed']}")
-        _print_confusions(console, scores["confusions"], task.unit)
-        _print_worst(console, scores["worst"], task.unit)
+        _print_confusions(console, scores.get("confusions", []), task.unit)
+        _print_worst(console, scores.get("worst", []), task.unit)
     console.print(f"the model is in {results['export']}", markup=False)
 
 

@@ -1,8 +1,7 @@
 """The scores of a fine-tuned model, what it confuses and its worst sentences, as scores.json holds them.
 
-One result holds numbers, "confusion" ({"labels": [...], "counts": [[...]]}) or "confusions" ([gold, predicted, count]),
-and "worst" ([{"words": [...], "gold": [...], "predicted": [...]}]). It stands in the file by itself, or once for each
-of dev and test, or that for each of several seeds. Every part may be missing.
+Every seed has a result for dev and test: numbers, "confusions" ([gold, predicted, count]) and "worst" ([{"words":
+[...], "gold": [...], "predicted": [...]}]). Any of it may be missing, or something else in a file that others wrote.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,7 @@ from bertkit.report.markup import Html, bar, join, table, tag
 from bertkit.report.runs import Run, number
 from bertkit.terminal import printable
 
-_MOST_LABELS = 30
 _MOST_SENTENCES = 20
-_SHADES = 9
 
 
 class Words(NamedTuple):
@@ -46,21 +43,18 @@ def tagger_parts(run: Run) -> Html | None:
         return None
     best, words = best_seed(run.scores), words_of(run.task)
     splits = {name: best[name] for name in ("test", "dev") if isinstance(best.get(name), dict)}
-    if not splits:
-        return _result(run.scores.get("scores"), run.scores, words)
     parts: list[Any] = [_seeds(run.scores)]
     for name, found in splits.items():
-        numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
-        parts += [tag("h3", f"{name.capitalize()} {words.examples}"), _result(numbers, found, words)]
+        parts += [tag("h3", f"{name.capitalize()} {words.examples}"), _result(found, words)]
     return join(*parts)
 
 
 def best_seed(scores: dict[str, Any]) -> dict[str, Any]:
-    """The result of the seed that was chosen; the whole where there is only one."""
+    """The result of the seed that was chosen."""
     seeds = scores.get("seeds")
     found = [seed for seed in seeds if isinstance(seed, dict)] if isinstance(seeds, list) else []
     chosen = [seed for seed in found if seed.get("seed") == scores.get("best_seed")]
-    return (chosen or found or [scores])[0]
+    return (chosen or found or [{}])[0]
 
 
 def _seeds(scores: dict[str, Any]) -> Html | None:
@@ -88,11 +82,10 @@ def _inside(values: Any, *keys: str) -> Any:
     return values
 
 
-def _result(numbers: Any, found: dict[str, Any], words: Words) -> Html:
-    tables = _score_tables("Scores", numbers, words.names) if isinstance(numbers, dict) else []
+def _result(found: dict[str, Any], words: Words) -> Html:
+    numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
     return join(
-        tables,
-        _confusion(found.get("confusion")),
+        _score_tables("Scores", numbers, words.names),
         _confusions(found.get("confusions")),
         _worst(found.get("worst"), words),
     )
@@ -128,32 +121,8 @@ def _score(value: Any) -> tuple[Any, Any]:
     return "–" if value is None else printable(str(value)), None
 
 
-def _confusion(confusion: Any) -> Html | None:
-    """Rows are the gold labels, columns the predicted ones; a cell is coloured by its share of the row."""
-    if not isinstance(confusion, dict):
-        return None
-    labels: Any = confusion.get("labels")
-    counts: Any = confusion.get("counts")
-    if not _is_square(labels, counts):
-        return tag("p", "The confusion is left out: its counts do not fit its labels.", class_="absent")
-    seen = [sum(counts[i]) + sum(row[i] for row in counts) for i in range(len(labels))]
-    kept = sorted(sorted(range(len(labels)), key=lambda i: -seen[i])[:_MOST_LABELS])
-    names = [printable(str(labels[i])) for i in kept]
-    rows = []
-    for i, name in zip(kept, names, strict=True):
-        total = max(sum(counts[i]), 1)
-        rows.append([name, *(_shaded(counts[i][j], counts[i][j] / total, i == j) for j in kept)])
-    less = "" if len(kept) == len(labels) else f", the {_MOST_LABELS} most frequent of {len(labels)} labels"
-    about = f"Rows: the gold label. Columns: what was predicted. Stronger colour: a larger share of the row{less}."
-    return join(
-        tag("h3", "Confusion"),
-        tag("p", about, class_="about"),
-        table("Confusion", ["", *names], rows, class_="confusion"),
-    )
-
-
 def _confusions(confusions: Any) -> Html | None:
-    """The most frequent mistakes, where nobody counted the whole square."""
+    """The most frequent mistakes."""
     if not isinstance(confusions, list):
         return None
     found = [entry for entry in confusions if isinstance(entry, list) and len(entry) == 3]
@@ -163,22 +132,6 @@ def _confusions(confusions: Any) -> Html | None:
     most = max(count for _, _, count in found) or 1
     rows = [[printable(str(gold)), printable(str(got)), f"{count:,}", bar(count / most)] for gold, got, count in found]
     return table("Most frequent mistakes", ["gold", "predicted", "count", ""], rows, class_="numbers captioned")
-
-
-def _is_square(labels: Any, counts: Any) -> bool:
-    return (
-        isinstance(labels, list)
-        and isinstance(counts, list)
-        and len(labels) == len(counts) > 0
-        and all(isinstance(row, list) and len(row) == len(labels) for row in counts)
-        and all(isinstance(count, (int, float)) for row in counts for count in row)
-    )
-
-
-def _shaded(count: float, share: float, right: bool) -> Html:
-    shade = min(int(share * _SHADES + 0.999), _SHADES)
-    kind = "right" if right else "wrong"
-    return tag("td", f"{count:,}" if count else tag("span", "0", class_="zero"), class_=f"{kind} shade-{shade}")
 
 
 def _worst(worst: Any, words: Words) -> Html | None:

@@ -31,7 +31,6 @@ def test_an_unknown_task_is_refused_with_the_nearest(tmp_path, capsys):
 def test_a_row_names_a_head_and_scores_that_it_shows(name, tmp_path):
     task = TASKS[name]
     assert task.head in HEADS
-    assert {"text", "jsonl"} <= set(task.inputs)
     assert "jsonl" in task.outputs
     assert any(column.about for column in task.columns), "no score has a curve"
     assert dataclasses.replace(task, unit="x").unit == "x"

@@ -31,11 +31,14 @@ def run(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def tagger(tmp_path_factory) -> Path:
     """The folder of a tagger, as its training leaves it."""
-    scores = {
-        "scores": {"f1_strict": 0.8125, "sentences": 1234, "by_label": {"PER": {"f1": 0.5, "support": 7}}},
-        "confusion": {"labels": ["O", EVIL], "counts": [[90, 10], [0, 4321]]},
+    dev = {
+        "f1": 0.5,
+        "strict": {"f1": 0.8125, "gold": 1234},
+        "types": {"PER": {"f1": 0.5, "gold": 7}},
+        "confusions": [["O", EVIL, 4321]],
         "worst": [{"words": ["Anna", EVIL], "gold": ["B-PER", "O"], "predicted": ["B-LOC", "O"]}],
     }
+    scores = {"score": "f1", "best_seed": 0, "seeds": [{"seed": 0, "dev": dev}], "dev": {"mean": 0.5, "deviation": 0.0}}
     records = [{"kind": "train", "step": step, "loss": 1 / step, "lr": 1e-4} for step in range(1, 30)]
     return write_run(tmp_path_factory.mktemp("tagger") / "run <b>", records, scores=scores)
 

@@ -8,7 +8,7 @@ from bertkit.finetune.baselines import majority_tags
 from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.metrics import gold_tags, word_scores
 from bertkit.finetune.mistakes import label_mistakes
-from bertkit.finetune.predict.inputs import json_inputs, text_inputs
+from bertkit.finetune.predict.inputs import text_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, text_rows
@@ -23,7 +23,7 @@ def _read(config: LabeledSection) -> Labeled:
 
 
 def _score(labeled: Labeled, texts: Sequence[Sentence], predicted: list[list[str]]) -> Scores:
-    return word_scores(gold_tags(texts), predicted).to_json()
+    return word_scores(gold_tags(texts), predicted)
 
 
 def _text(given: str | Sequence[str]) -> Sentence:
@@ -55,6 +55,6 @@ CLASSIFICATION = Task(
     mistakes=label_mistakes,
     reader=lambda settings: _text,
     result=Tagging.of,
-    inputs={"text": text_inputs, "jsonl": json_inputs},
+    inputs=text_inputs,
     outputs=OUTPUTS,
 )

@@ -9,7 +9,7 @@ from bertkit.finetune.baselines import majority_tags, word_tags
 from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.metrics import gold_tags, span_scores, unknown_word_scores, word_scores
 from bertkit.finetune.mistakes import label_mistakes
-from bertkit.finetune.predict.inputs import column_inputs, conllu_inputs, json_inputs, text_inputs
+from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, word_rows
@@ -97,10 +97,10 @@ def _score(labeled: Labeled, sentences: Sequence[Sentence], predicted: list[list
     words = word_scores(gold, predicted)
     if _has_spans(labeled):
         lenient, strict = span_scores(gold, predicted), span_scores(gold, predicted, strict=True)
-        return {**lenient.to_json(), "strict": strict.to_json(), "accuracy": words.accuracy}
+        return {**lenient, "strict": strict, "accuracy": words["accuracy"]}
     known = {word for sentence in labeled.train for word in sentence.words}
     unknown = unknown_word_scores(gold, predicted, [sentence.words for sentence in sentences], known)
-    return {**words.to_json(), "unknown": unknown}
+    return {**words, "unknown": unknown}
 
 
 def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, list[list[str]]]:
@@ -155,6 +155,6 @@ TAGGING = Task(
     mistakes=label_mistakes,
     reader=_reader,
     result=Tagging.of,
-    inputs={"text": text_inputs, "conll": column_inputs, "conllu": conllu_inputs, "jsonl": json_inputs},
+    inputs=word_inputs,
     outputs=OUTPUTS,
 )

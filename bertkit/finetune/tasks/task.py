@@ -92,8 +92,8 @@ class Task:
     result: Callable[[Sentence, Any, Any], Any]
     """Prediction: what a user gets for a sentence, its prediction and how sure that is."""
 
-    inputs: Mapping[str, Callable[[Iterable[Line], str], Iterator[Any]]]
-    """The formats that `bertkit tag` reads: lines and the name of their source give what `reader` takes."""
+    inputs: Callable[[Iterable[Line], str, str], Iterator[Any]]
+    """How `bertkit tag` reads: lines, the name of their source and its format give what `reader` takes."""
 
     outputs: Mapping[str, Callable[[Iterable[Any]], None]]
     """The formats in which `bertkit tag` prints results, the usual one first; "view" is for terminals."""
