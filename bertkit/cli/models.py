@@ -112,7 +112,7 @@ def _copy(arguments: Namespace) -> None:
     if arguments.folder.is_dir() and any(arguments.folder.iterdir()):
         raise ValueError(f"{arguments.folder} is not empty; name a new folder")
 
-    from bertkit.finetune.card import SETTINGS
+    from bertkit.finetune.predict.settings import SETTINGS
     from bertkit.hf import load, save
     from data_pipelines.vocab.tokenizer import load_tokenizer
 

@@ -1,4 +1,4 @@
-"""What stands beside a fine-tuned model in its folder: settings for prediction, and a model card."""
+"""The model card of a fine-tuned model."""
 
 from pathlib import Path
 from typing import Any
@@ -8,15 +8,6 @@ from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.score_tables import shown_columns, shown_score
 from bertkit.finetune.tuning_data import TuningData
 from bertkit.run.card import framed_card
-from data_pipelines import durable
-
-SETTINGS = "tagging.json"
-"""The task, the longest window, and what the task remembers of its data: text must be read as it was learnt."""
-
-
-def tagger_settings(name: str, data: TuningData) -> dict[str, bytes]:
-    values = {"format": 1, "task": name, "max_length": data.form.max_length, **data.labeled.settings}
-    return {SETTINGS: durable.json_bytes(values)}
 
 
 def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any]) -> str:

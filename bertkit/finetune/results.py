@@ -7,9 +7,10 @@ from typing import Any
 
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.batches import asking
-from bertkit.finetune.card import tagger_card, tagger_settings
+from bertkit.finetune.card import tagger_card
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.model_with_loss import ModelWithLoss
+from bertkit.finetune.predict.settings import SETTINGS, settings_bytes
 from bertkit.finetune.score_tables import score_line
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import TuningData
@@ -56,11 +57,11 @@ def finish_seed(
     if trainable.accelerator.is_main_process:
         trained = ModelWithLoss(data.start.build(seed), data.task)
         restore_state(trained, (), weights)
-        beside = {"README.md": tagger_card(recipe, data, found).encode(), **tagger_settings(recipe.task, data)}
         with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
             save(trained.model.eval(), unfinished, data.start.tokenizer)
-            for name, content in beside.items():
-                durable.write_file(unfinished / name, content)
+            durable.write_file(unfinished / "README.md", tagger_card(recipe, data, found).encode())
+            settings = settings_bytes(recipe.task, data.form.max_length, data.labeled.settings)
+            durable.write_file(unfinished / SETTINGS, settings)
         # Last: a seed with scores is a seed that is done.
         durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))
     trainable.accelerator.wait_for_everyone()

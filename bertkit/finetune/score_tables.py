@@ -1,6 +1,6 @@
 """Scores as people read them: a line while training runs, tables beside the baselines, and what went wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertkit.finetune.tasks.task import Column, Scores, Task
@@ -34,8 +34,7 @@ def print_results(task: Task, results: dict[str, Any]) -> None:
     if parts:
         scores = best[parts[0]]
         _print_kinds(console, scores, f"{parts[0]} by kind, seed {best['seed']}")
-        _print_confusions(console, scores.get("confusions", []), task.unit)
-        _print_worst(console, scores.get("worst", []), task.unit)
+        _print_mistakes(console, scores, task.unit)
     console.print(f"the model is in {results['export']}", markup=False)
 
 
@@ -47,12 +46,10 @@ def _value(scores: Mapping[str, Any], key: str) -> Any:
 def _print_scores(console: Any, task: Task, results: dict[str, Any], part: str) -> None:
     seeds, summary = results["seeds"], results[part]
     columns = shown_columns(task, seeds[0][part])
-    table = _table(part, "", *(column.title for column in columns))
-    rows = {f"baseline: {name}": scores for name, scores in summary["baselines"].items()}
-    rows |= {f"seed {found['seed']} (step {found['step']})": found[part] for found in seeds}
-    for name, scores in rows.items():
-        table.add_row(name, *(shown_score(scores, column) for column in columns))
-    console.print(table)
+    scores = {f"baseline: {name}": scores for name, scores in summary["baselines"].items()}
+    scores |= {f"seed {found['seed']} (step {found['step']})": found[part] for found in seeds}
+    rows = [[name, *(shown_score(its_scores, column) for column in columns)] for name, its_scores in scores.items()]
+    _print_table(console, part, ["", *(column.title for column in columns)], rows)
     if len(seeds) > 1:
         deciding = next(column for column in columns if column.key == results["score"])
         mean, deviation = (deciding.form.format(summary[key]) for key in ("mean", "deviation"))
@@ -62,48 +59,38 @@ def _print_scores(console: Any, task: Task, results: dict[str, Any], part: str) 
 
 def _print_kinds(console: Any, scores: Scores, title: str) -> None:
     """The scores of each kind of span, or of each label."""
-    kinds = next((scores[key] for key in ("types", "tags") if scores.get(key)), None)
-    if kinds is None:
-        return
-    table = _table(title, "", "count", "precision", "recall", "F1")
-    for name, row in kinds.items():
-        shares = (f"{row[key]:.2%}" for key in ("precision", "recall", "f1"))
-        table.add_row(_plain(name or "(no kind)"), f"{row['gold']:,}", *shares)
-    console.print(table)
+    kinds = scores.get("types") or scores.get("tags") or {}
+    rows = [
+        [name or "(no kind)", f"{row['gold']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1"))]
+        for name, row in kinds.items()
+    ]
+    _print_table(console, title, ["", "count", "precision", "recall", "F1"], rows)
 
 
-def _print_confusions(console: Any, confusions: list[list[Any]], unit: str) -> None:
-    if not confusions:
-        return
-    table = _table("most frequent mistakes", "gold", "predicted", f"{unit}s")
-    for gold, predicted, count in confusions:
-        table.add_row(_plain(gold), _plain(predicted), f"{count:,}")
-    console.print(table)
+def _print_mistakes(console: Any, scores: Scores, unit: str) -> None:
+    """What was confused how often; then the worst sentences, each word or text with its right label and the
+    predicted one."""
+    rows = [[gold, predicted, f"{count:,}"] for gold, predicted, count in scores.get("confusions", [])]
+    _print_table(console, "most frequent mistakes", ["gold", "predicted", f"{unit}s"], rows)
+    for worst in scores.get("worst", []):
+        columns = [worst[key] for key in ("words", "gold", "predicted")]
+        wrong = [gold != predicted for gold, predicted in zip(*columns[1:], strict=True)]
+        rows = [list(row) for row in zip(*columns, strict=True)]
+        _print_table(console, worst["place"], [unit, "gold", "predicted"], rows, wrong)
 
 
-def _print_worst(console: Any, sentences: list[dict[str, Any]], unit: str) -> None:
-    """Each word or text of the worst sentences, with its right label and the predicted one."""
-    for sentence in sentences:
-        table = _table(f"{sentence['place']}", unit, "gold", "predicted")
-        for word, gold, predicted in zip(sentence["words"], sentence["gold"], sentence["predicted"], strict=True):
-            style = "" if gold == predicted else "bold red"
-            table.add_row(_plain(word), _plain(gold), _plain(predicted), style=style)
-        console.print(table)
-
-
-def _table(title: str, first: str, *columns: str) -> Any:
-    """Columns of numbers to the right, the others to the left."""
+def _print_table(
+    console: Any, title: str, columns: list[str], rows: list[list[str]], wrong: Sequence[bool] | None = None
+) -> None:
+    """Numbers to the right, the rest to the left. Text from files is shown as it is: no markup, no control codes."""
     from rich.table import Table
-
-    table = Table(title=_plain(title), title_justify="left")
-    table.add_column(first)
-    for name in columns:
-        table.add_column(name, justify="left" if name in ("gold", "predicted") else "right")
-    return table
-
-
-def _plain(text: str) -> Any:
-    """Text from a file as it is: no markup, no control codes."""
     from rich.text import Text
 
-    return Text(printable(text))
+    if not rows:
+        return
+    table = Table(title=Text(printable(title)), title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number == 0 or name in ("gold", "predicted") else "right")
+    for row, red in zip(rows, wrong or [False] * len(rows), strict=True):
+        table.add_row(*(Text(printable(cell)) for cell in row), style="bold red" if red else "")
+    console.print(table)

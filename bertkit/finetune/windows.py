@@ -133,13 +133,16 @@ class WordEncoder:
 def word_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
     """Rows that answer for each word."""
     encoded = encode([sentence.words for sentence in sentences])
-    return [row for index, one in enumerate(encoded) for row in windows_of_words(one, index, form)]
+    return [row for index, one in enumerate(encoded) for row in _windows_of_words(one, index, form)]
 
 
 def text_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
     """Rows that answer for a whole text at their first token, one for each window."""
-    encoded = encode([sentence.words for sentence in sentences])
-    return [row for index, one in enumerate(encoded) for row in windows_of_text(one, index, form)]
+    return [
+        Row(form.row_ids(one.ids_P[start : start + form.room]), np.zeros(1, int), np.zeros(1, int), index)
+        for index, one in enumerate(encode([sentence.words for sentence in sentences]))
+        for start in window_starts(len(one.ids_P), form.room)
+    ]
 
 
 def label_targets(row: Row, sentence: Sentence, number: Mapping[str, int]) -> np.ndarray:
@@ -154,7 +157,7 @@ def label_targets(row: Row, sentence: Sentence, number: Mapping[str, int]) -> np
     return np.array(targets, np.int64)
 
 
-def windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterator[Row]:
+def _windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterator[Row]:
     size, room, before = len(encoded.ids_P), form.room, len(form.before)
     asked = np.arange(size) if form.all_subwords else encoded.first_W
     if 0 < size <= room:
@@ -169,12 +172,6 @@ def windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterator
             if len(here):
                 ids_L = form.row_ids(encoded.ids_P[start : start + room])
                 yield Row(ids_L, here - start + before, encoded.word_P[here], sentence)
-
-
-def windows_of_text(encoded: Encoded, sentence: int, form: RowForm) -> Iterator[Row]:
-    for start in window_starts(len(encoded.ids_P), form.room):
-        ids_L = form.row_ids(encoded.ids_P[start : start + form.room])
-        yield Row(ids_L, np.zeros(1, int), np.zeros(1, int), sentence)
 
 
 def window_starts(size: int, room: int) -> np.ndarray:

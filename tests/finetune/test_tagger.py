@@ -15,7 +15,7 @@ from telling import tells
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
-from bertkit.finetune.card import SETTINGS
+from bertkit.finetune.predict.settings import SETTINGS
 from bertkit.finetune.train import finetune
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
 from data_pipelines.text.config import CorpusConfig

@@ -7,14 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.finetune.batches import by_length, collate
-from bertkit.finetune.windows import (
-    Encoded,
-    RowForm,
-    WordEncoder,
-    window_starts,
-    windows_of_text,
-    windows_of_words,
-)
+from bertkit.finetune.windows import Encoded, Row, RowForm, WordEncoder, text_rows, window_starts, word_rows
+from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
@@ -32,15 +26,20 @@ def encoded(lengths) -> Encoded:
     )
 
 
+def rows_of(make_rows, form: RowForm, *sentences: Encoded) -> list[Row]:
+    """The rows of sentences in subwords, whatever their words are."""
+    return make_rows([Sentence(["?"], None, "", [])] * len(sentences), lambda words: sentences, form)
+
+
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=80), st.integers(4, 40))
 def test_every_word_is_answered_once_at_its_first_piece(lengths, max_length):
     sentence = encoded(lengths)
-    rows = list(windows_of_words(sentence, 7, form(max_length)))
+    rows = rows_of(word_rows, form(max_length), encoded([1]), sentence)[1:]
     answered = np.concatenate([row.word_M for row in rows])
     assert sorted(answered.tolist()) == list(range(len(lengths)))
     for row in rows:
         assert len(row.ids_L) <= max_length
-        assert (row.ids_L[0], row.ids_L[-1], row.sentence) == (101, 102, 7)
+        assert (row.ids_L[0], row.ids_L[-1], row.sentence) == (101, 102, 1)
         assert (row.ids_L[row.index_M] == 1000 + sentence.first_W[row.word_M]).all()
         assert (np.diff(row.index_M) > 0).all()
 
@@ -55,7 +54,7 @@ def test_windows_reach_from_the_first_piece_to_the_last_and_overlap_by_half(size
 
 
 def test_a_word_is_answered_where_it_has_most_context():
-    rows = list(windows_of_words(encoded([1] * 20), 0, RowForm(np.zeros(0, int), np.zeros(0, int), 8)))
+    rows = rows_of(word_rows, RowForm(np.zeros(0, int), np.zeros(0, int), 8), encoded([1] * 20))
     for row in rows:
         for word, place in zip(row.word_M, row.index_M, strict=True):
             left = place if row.ids_L[0] != 1000 else 99
@@ -64,18 +63,18 @@ def test_a_word_is_answered_where_it_has_most_context():
 
 
 def test_ten_thousand_words_are_all_answered():
-    rows = list(windows_of_words(encoded([2] * 10_000), 0, form(128)))
+    rows = rows_of(word_rows, form(128), encoded([2] * 10_000))
     assert sum(len(row.word_M) for row in rows) == 10_000
 
 
 def test_all_pieces_can_be_asked_about():
-    (row,) = windows_of_words(encoded([2, 1]), 0, form(16, all_subwords=True))
+    (row,) = rows_of(word_rows, form(16, all_subwords=True), encoded([2, 1]))
     assert row.word_M.tolist() == [0, 0, 1]
     assert row.index_M.tolist() == [1, 2, 3]
 
 
 def test_a_long_text_is_asked_about_in_every_window():
-    rows = list(windows_of_text(encoded([50]), 3, form(22)))
+    rows = rows_of(text_rows, form(22), encoded([50]))
     assert len(rows) > 1
     assert all(row.index_M.tolist() == [0] and row.ids_L[0] == 101 for row in rows)
 
@@ -119,7 +118,7 @@ def test_special_tokens_in_the_text_are_ordinary_characters(tokenizer):
 
 
 def test_batches_hold_every_row_once_and_equal_lengths_side_by_side():
-    rows = [row for i, size in enumerate([5, 3, 5, 9, 3]) for row in windows_of_words(encoded([1] * size), i, form(32))]
+    rows = rows_of(word_rows, form(32), *(encoded([1] * size) for size in (5, 3, 5, 9, 3)))
     chosen = list(by_length(rows, max_tokens=14))
     order = [index for batch in chosen for index in batch]
     assert sorted(order) == list(range(5))

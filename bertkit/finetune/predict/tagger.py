@@ -1,6 +1,5 @@
 """A fine-tuned folder, ready to tag: text or words to one tag a word, or to whatever the folder's task gives."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,7 @@ from typing import Any
 import torch
 
 from bertkit.finetune.batches import asking
-from bertkit.finetune.card import SETTINGS
-from bertkit.finetune.tasks import TASKS
+from bertkit.finetune.predict.settings import SETTINGS, read_settings, tasks_by_head
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm, WordEncoder
 from bertkit.hf.folder import resolve
@@ -35,8 +33,8 @@ class Tagger:
         # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
         torch.set_flush_denormal(True)
         path = resolve(folder)
-        settings = _settings(path)
-        tasks = _tasks_by_head(settings, path)
+        settings = read_settings(path)
+        tasks = tasks_by_head(settings, path)
         model = load_with_head(path, *tasks, remedy="fine-tune it first")
         self.task = tasks[model.kind]
         tokenizer = load_tokenizer(path)
@@ -67,29 +65,6 @@ class Tagger:
             predictions = self.task.predict(self._ask, sentences, rows, self.labels)
             for sentence, prediction in zip(sentences, predictions, strict=True):
                 yield self.task.result(sentence, *prediction)
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    """What the folder says of its training data: nothing in folders of other makers."""
-    file = path / SETTINGS
-    if not file.is_file():
-        return {}
-    try:
-        values = json.loads(file.read_bytes())
-        return {**values, "max_length": int(values["max_length"])}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
-
-
-def _tasks_by_head(settings: dict[str, Any], path: Path) -> dict[str, Task]:
-    """The task that the folder names; where it names none, the first task for each kind of head."""
-    named = settings.get("task")
-    if named is not None and named not in TASKS:
-        raise ValueError(f"{path} is of a task {named!r} that nobody added; name its module with --plugin MODULE")
-    tasks: dict[str, Task] = {}
-    for name in TASKS if named is None else [named]:
-        tasks.setdefault(TASKS[name].head, TASKS[name])
-    return tasks
 
 
 def _reader(task: Task, settings: dict[str, Any], path: Path) -> Callable[[Any], Sentence]:

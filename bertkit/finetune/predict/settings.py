@@ -1,0 +1,39 @@
+"""What an export remembers for prediction: its task, its longest window, and what the task must know of its data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bertkit.finetune.tasks import TASKS
+from bertkit.finetune.tasks.task import Task
+from data_pipelines import durable
+
+SETTINGS = "tagging.json"
+"""The file that stands beside the model."""
+
+
+def settings_bytes(task: str, max_length: int, settings: dict[str, Any]) -> bytes:
+    return durable.json_bytes({"format": 1, "task": task, "max_length": max_length, **settings})
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What the folder remembers: nothing in folders of other makers."""
+    file = folder / SETTINGS
+    if not file.is_file():
+        return {}
+    try:
+        values = json.loads(file.read_bytes())
+        return {**values, "max_length": int(values["max_length"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
+
+
+def tasks_by_head(settings: dict[str, Any], folder: Path) -> dict[str, Task]:
+    """The task that the folder names; where it names none, the first task for each kind of head."""
+    named = settings.get("task")
+    if named is not None and named not in TASKS:
+        raise ValueError(f"{folder} is of a task {named!r} that nobody added; name its module with --plugin MODULE")
+    tasks: dict[str, Task] = {}
+    for name in TASKS if named is None else [named]:
+        tasks.setdefault(TASKS[name].head, TASKS[name])
+    return tasks
