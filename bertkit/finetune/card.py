@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import bertkit
+from bertkit import __version__
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.score_tables import shown_columns, shown_score
 from bertkit.finetune.tuning_data import TuningData
@@ -15,7 +15,7 @@ def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any])
     origin = f"`{Path(recipe.model.init).name}`" if recipe.model.init else "an encoder with random weights"
     names = ", ".join(Path(source).name for source in recipe.data.train)
     lines = [
-        f"Fine-tuned from {origin} with [bertkit](https://pypi.org/project/bertkit/) {bertkit.__version__} on "
+        f"Fine-tuned from {origin} with [bertkit](https://pypi.org/project/bertkit/) {__version__} on "
         f"{len(data.labeled.train):,} {data.task.examples} of {names}; {len(data.labeled.labels)} labels.",
         "",
         *_score_lines(data, found),

@@ -13,6 +13,7 @@ import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import LabeledSection, StartSection, read_finetune_recipe
 from bertkit.config.recipe import read_recipe, shipped_recipes, to_yaml
+from bertkit.finetune.card import tagger_card
 from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights, layer_lr_scale
 from bertkit.finetune.start import find_given, find_start
 from bertkit.finetune.tasks.tagging import TAGGING
@@ -100,7 +101,6 @@ def test_a_run_learns_and_leaves_what_others_rely_on(undisturbed):
     assert [line["step"] for line in lines if line["kind"] == "dev"] == [5, 10, 15, 20]
     assert {path.name for path in undisturbed.iterdir()} >= {"export", "scores.json", "recipe.yaml", "run.json"}
     assert isinstance(bertkit.load(undisturbed), TokenTagger)
-    assert "| dev |" in (undisturbed / "export" / "README.md").read_text()
 
 
 def test_a_kill_in_either_seed_does_not_change_the_result(undisturbed, home, tmp_path):
@@ -198,6 +198,14 @@ def test_all_subwords_learn_with_inside_after_begin(home):
         assert len(words) == len(row.ids_L) - 2
         assert all(not tags[i].startswith("B-") for i in range(1, len(words)) if words[i] == words[i - 1])
     assert len(data.rows["dev"][0].word_M) == len(data.labeled.dev[0].words)
+
+
+def test_a_card_has_the_scores_of_both_parts_in_the_columns_of_its_task(home):
+    recipe = read_finetune_recipe("ner", ["data.train=names.conll", "run.dir=runs/names"])
+    found = {part: {"f1": f1, "strict": {"f1": f1 / 2}} for part, f1 in (("dev", 0.5), ("test", 0.4))}
+    card = tagger_card(recipe, tuning_data(home), found)
+    for told in ("| data | F1 | strict F1 |", "| test | 40.00% | 20.00% |", "token-classification", "names.conll"):
+        assert told in card
 
 
 @pytest.mark.parametrize("task", ["pos", "chunking"])

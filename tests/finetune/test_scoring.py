@@ -3,6 +3,7 @@
 import pytest
 
 from bertkit.config.finetune import LabeledSection
+from bertkit.finetune.baselines import word_tags
 from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.mistakes import label_mistakes
 from bertkit.finetune.tasks.classification import CLASSIFICATION
@@ -50,6 +51,11 @@ def test_baselines_by_hand(tmp_path):
     # "meets" is twice a verb and once a noun; every other word has one tag.
     assert found["most frequent tag of the word"]["accuracy"] == pytest.approx(5 / 6)
     assert list(CLASSIFICATION.baselines(data, data.dev)) == ["majority tag"]
+
+
+def test_an_unknown_word_gets_the_tag_that_rare_words_have():
+    train = [sentence(["the", "the", "the", "cat", "dog", "runs"], ["D", "D", "D", "N", "N", "V"])]
+    assert word_tags(train, [sentence(["the", "bird"], ["?", "?"])]) == [["D", "N"]]
 
 
 def test_of_a_long_sentence_the_stretch_with_its_first_mistake_is_shown():

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bertkit.cli import main
+from bertkit.config.finetune import read_finetune_recipe
+from bertkit.finetune.checks import check_finetune
 from bertkit.finetune.tasks import TASKS
 from bertkit.model.heads import HEADS
 
@@ -17,14 +18,11 @@ def test_reading_the_rows_imports_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_an_unknown_task_is_refused_with_the_nearest(tmp_path, capsys):
+def test_an_unknown_task_is_refused_with_the_nearest(tmp_path):
     (tmp_path / "x.conll").write_text("anna\tB-PER\n")
     changes = [f"data.train={tmp_path / 'x.conll'}", f"run.dir={tmp_path / 'run'}", "task=taging"]
-    assert main(["finetune", "ner", *changes]) == 2
-    said = capsys.readouterr().err
-    assert "task" in said
-    assert "'taging'" in said
-    assert "'tagging'" in said
+    with pytest.raises(ValueError, match=r"^task .*'taging'.* 'tagging'"):
+        check_finetune(read_finetune_recipe("ner", changes))
 
 
 @pytest.mark.parametrize("name", list(TASKS))

@@ -100,7 +100,6 @@ packages of others. "bertkit" and "data_pipelines" are the front doors, their `_
 # Each must go; the list only gets shorter.
 KNOWN = {
     ("bertkit/hf", "data_pipelines/text"),
-    ("bertkit/finetune", "bertkit"),
     ("bertkit/bench", "bertkit"),
 }
 NAMELESS = {"utils", "helpers", "common", "misc", "manager"}

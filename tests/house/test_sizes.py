@@ -28,8 +28,6 @@ KNOWN_FUNCTIONS = {
 KNOWN_UNTESTED = {
     "bertkit/bench/prepare.py",
     "bertkit/demo/folder.py",
-    "bertkit/finetune/baselines.py",
-    "bertkit/finetune/checks.py",
     "data_pipelines/vocab/tokenizer_file.py",
 }
 KNOWN_BRANCHES: set[str] = set()
