@@ -15,10 +15,12 @@ from telling import tells
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
+from bertkit.finetune.predict.inputs import format_of, text_inputs, word_inputs
 from bertkit.finetune.predict.settings import SETTINGS
 from bertkit.finetune.train import finetune
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.lines import Line
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
@@ -251,3 +253,24 @@ def test_a_program_that_waits_for_each_answer_gets_it(folder):
         process.stdin.close()
         assert process.stdout.read() == b""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("read", "kind", "text", "given"),
+    [
+        (word_inputs, "text", "a b\n\nc\n", ["a b", "c"]),
+        (word_inputs, "conll", "a\tO\nb\tO\n\nc\tO\n", [["a", "b"], ["c"]]),
+        (word_inputs, "jsonl", '{"tokens": ["a", "b"]}\n{"text": "c d"}\n', [["a", "b"], "c d"]),
+        (text_inputs, "text", "a b\n", ["a b"]),
+        (text_inputs, "jsonl", '{"text": "c d", "label": "x"}\n', ["c d"]),
+        (text_inputs, "csv", "text,label\nc d,x\n", ["c d"]),
+    ],
+)
+def test_what_a_format_holds_is_given_to_the_tagger(read, kind, text, given):
+    lines = [Line(line, number, True) for number, line in enumerate(text.splitlines(), start=1)]
+    assert list(read(lines, "x", kind)) == given
+
+
+def test_columns_of_words_are_no_texts():
+    with pytest.raises(ValueError, match=r"x\.conll.*conll holds words"):
+        text_inputs([], "x.conll", format_of("x.conll.gz"))
