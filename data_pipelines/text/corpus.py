@@ -99,26 +99,11 @@ def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> lis
     could not be asked then, the commit counts as unchanged.
     """
     entries: list[dict] = []
-    before = list(known)
+    before = iter(known)
     for source in find_sources(config):
+        entries += [_file_entry(path, source.weight, next(before, {})) for path in source.files]
         if not source.files:
-            entry = {"name": source.name, "weight": source.weight}
-            same = before[len(entries)] if len(entries) < len(before) else {}
-            if entry != same:
-                revision = hub_revision(source.hub or "") or (entry.items() <= same.items() and same.get("revision"))
-                entry |= {"revision": revision} if revision else {}
-            entries.append(entry)
-        for path in source.files:
-            status = path.stat()
-            entry = {
-                "name": path.name,
-                "weight": source.weight,
-                "size": status.st_size,
-                "modified": status.st_mtime_ns,
-            }
-            same = before[len(entries)] if len(entries) < len(before) else {}
-            unchanged = entry.items() <= same.items()
-            entries.append(entry | {"sha256": (unchanged and same.get("sha256")) or file_hash(path)})
+            entries.append(_hub_entry(source, next(before, {})))
     return entries
 
 
@@ -170,6 +155,21 @@ def _pieces(source: Source, config: CorpusConfig) -> Iterator[Piece]:
         assert source.hub is not None
         return read_hub(source.hub, config)
     return reader_of(source.path)(source.path, config)
+
+
+def _file_entry(path: Path, weight: float, before: dict) -> dict:
+    status = path.stat()
+    entry = {"name": path.name, "weight": weight, "size": status.st_size, "modified": status.st_mtime_ns}
+    unchanged = entry.items() <= before.items()
+    return entry | {"sha256": (unchanged and before.get("sha256")) or file_hash(path)}
+
+
+def _hub_entry(source: Source, before: dict) -> dict:
+    entry = {"name": source.name, "weight": source.weight}
+    if entry == before:  # the hub could not be asked then
+        return entry
+    revision = hub_revision(source.hub or "") or (entry.items() <= before.items() and before.get("revision"))
+    return entry | ({"revision": revision} if revision else {})
 
 
 def _passes(weight: float) -> int:

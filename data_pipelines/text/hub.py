@@ -16,9 +16,8 @@ SILENT_SECONDS = 10.0
 
 def read_hub(name: str, config: CorpusConfig) -> Iterator[Piece]:
     """A Hugging Face dataset, NAME[:SPLIT[:CONFIG]], streamed."""
-    path, _, rest = name.partition(":")
-    split, _, subset = rest.partition(":")
-    records = _hub_records(path, split or "train", subset or None)
+    path, split, subset = _split_name(name)
+    records = _hub_records(path, split or "train", subset)
     for number in count(1):
         try:
             record = next(records, None)
@@ -35,11 +34,10 @@ def load_hub(name: str, split: str) -> Any:
     import datasets
 
     datasets.disable_progress_bars()
-    path, _, rest = name.partition(":")
-    named, _, subset = rest.partition(":")
+    path, named, subset = _split_name(name)
     try:
         _check_before_loading(path)
-        return datasets.load_dataset(path, subset or None, split=named or split)
+        return datasets.load_dataset(path, subset, split=named or split)
     except Exception as error:  # as above
         raise ValueError(_unreadable(path, error)) from None
 
@@ -48,7 +46,7 @@ def hub_revision(name: str) -> str | None:
     """The current commit of a Hugging Face dataset, NAME[:SPLIT[:CONFIG]]; None where the library is offline."""
     from huggingface_hub import HfApi, constants
 
-    path = name.partition(":")[0]
+    path = _split_name(name)[0]
     if constants.HF_HUB_OFFLINE:
         return None
     try:
@@ -56,6 +54,12 @@ def hub_revision(name: str) -> str | None:
         return HfApi().dataset_info(path, timeout=30).sha
     except Exception as error:  # as above
         raise ValueError(_unreadable(path, error)) from None
+
+
+def _split_name(name: str) -> tuple[str, str, str | None]:
+    path, _, rest = name.partition(":")
+    split, _, subset = rest.partition(":")
+    return path, split, subset or None
 
 
 def _hub_records(path: str, split: str, subset: str | None) -> Iterator[dict]:

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -105,26 +106,11 @@ def decode(data: bytes, errors: str, place: str, line: int | None = None) -> str
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    if path.suffix != ".gz":
-        return open(path, "rb")
-    return _CheckedGzip(path)  # type: ignore[return-value]
-
-
-class _CheckedGzip:
-    """A gzip file whose damage is reported with its name."""
-
-    def __init__(self, path: Path):
-        self._path, self._file = path, gzip.open(path, "rb")  # noqa: SIM115
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            return self._file.read(size)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{self._path}: damaged or not gzip: {error}") from None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self._file.close()
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """A file to read, unpacked if it is gzip; damage is reported with its name."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
+            yield stream  # type: ignore[misc]
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: damaged or not gzip: {error}") from None

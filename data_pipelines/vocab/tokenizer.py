@@ -21,12 +21,12 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import corpus_bytes, read_documents
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
-from data_pipelines.vocab.vocabulary import id_by_spelling, special_ids_of
+from data_pipelines.vocab.vocabulary import SPELLINGS, id_by_spelling, special_ids_of
 
-SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SPECIAL_TOKENS = [bert for bert, _ in SPELLINGS.values()]
 """In the order of their ids: [PAD] is 0."""
 
-_ROLES = ("pad", "unk", "cls", "sep", "mask")
+_ROLES = tuple(SPELLINGS)
 _PART_CHARS = 1 << 14
 
 

@@ -15,8 +15,9 @@ COLUMNS = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
     """The sentences. Lines for multiword ranges (3-4) and empty nodes (3.1) hold no word of their own and are
     skipped."""
-    word_at = _column(config.word_column or "form", source)[0]
-    tag_at, key = _column(config.tag_column or "upos", source)
+    word_at = column_of(config.word_column or "form", COLUMNS, len(COLUMNS), "word_column", source)
+    name, _, key = (config.tag_column or "upos").partition(":")
+    tag_at = column_of(name, COLUMNS, len(COLUMNS), "tag_column", source)
     sentence = Sentence([], [] if tagged else None, source, [])
     text = None
     for line, number, _ in lines:
@@ -39,16 +40,10 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
         sentence.words.append(cells[word_at])
         sentence.lines.append(number)
         if sentence.tags is not None:
-            value = cells[tag_at]
-            tag = _inner_value(value, key) if key else checked_tag(value, f"{source}:{number}")
+            tag = _inner_value(cells[tag_at], key) if key else checked_tag(cells[tag_at], f"{source}:{number}")
             sentence.tags.append(tag)
     if sentence.words:
         yield sentence._replace(text=text)
-
-
-def _column(wanted: str, source: str) -> tuple[int, str]:
-    name, _, key = wanted.partition(":")
-    return column_of(name, COLUMNS, len(COLUMNS), "tag_column", source), key
 
 
 def _inner_value(value: str, key: str) -> str:
