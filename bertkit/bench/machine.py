@@ -1,26 +1,47 @@
-"""This machine enters; what it does with each recipe leaves, and from that how long and how dear a run would be.
+"""What this machine does with each recipe, and from that how long a run would take and what it would cost.
 
-Each recipe is measured in a process of its own: one micro-batch forward and backward, one step of its optimizer, one
-micro-batch loaded. From the three follow the tokens a second of its whole step. Where a micro-batch would take
-minutes, as those of recipes for GPUs do on a CPU, fewer rows are measured, and the table says so.
+Each recipe is measured in a process of its own: a step of one micro-batch, the optimizer's update alone, the loading
+of a micro-batch. From the three follow the tokens a second of its whole step. Where a micro-batch would take minutes,
+as those of recipes for GPUs do on a CPU, fewer rows are measured, and the table says so.
 """
 
 import json
+import statistics
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
-from bertkit.bench.measure import Row, announce, apart, most_memory
+import torch
+
+from bertkit.bench.load import prepared
+from bertkit.bench.measure import Row, announce, apart, interleaved, most_memory
 from bertkit.config.recipe import Recipe, read_recipe, recipe_values, shipped_recipes
+from bertkit.cpu import make_ready
+from bertkit.model import MaskedLM, build_encoder
 from bertkit.model.config import EncoderConfig
+from bertkit.model.flops import forward_flops
+from bertkit.run.loop import StepRules, run_steps
+from bertkit.run.optim import build_optimizers
+from bertkit.run.peak import count_flops, measure_peak
+from bertkit.run.ranks import start_accelerator, wrap
+from bertkit.run.state import LoopState
+from data_pipelines.masks.batch import PackedBatch
+from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.loader import load_steps
+from data_pipelines.masks.plan import Plan
+from data_pipelines.rows.shards import open_rows
+from data_pipelines.vocab.tokenizer import load_tokenizer
 
 _GPU_SHARE = 0.4
 """Share of a GPU's peak that an extrapolation to other devices takes for granted."""
 _BATCH_SECONDS = 4.0
 """A micro-batch that would take longer is measured with fewer rows."""
 _NUM_CHARS = 1_500_000
+_ENDLESS = 10**9
 
 
 def bench_machine(
@@ -67,7 +88,7 @@ def bench_machine(
 
 
 def own_recipes() -> list[str]:
-    """The shipped recipes that describe a model; the others go on with one that a user brings."""
+    """The shipped recipes that describe a model; the others continue one that a user brings."""
     values = {name: recipe_values(name, [], "pretrain") for name in shipped_recipes()}
     return [name for name, value in values.items() if value["model"]["architecture"] != "imported"]
 
@@ -96,61 +117,39 @@ class Measured:
 
 
 def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
-    """Time the parts of the recipe's step in this process, which should do nothing else."""
-    import torch
-
-    from bertkit.bench.measure import interleaved
-    from bertkit.cpu import make_ready
-    from bertkit.model import MaskedLM, build_encoder
-    from bertkit.run.optim import build_optimizers
-    from bertkit.run.peak import count_flops, measure_peak
-    from bertkit.run.ranks import start_accelerator, wrap
-    from bertkit.run.step import accumulate_gradients
-    from data_pipelines.masks.collator import MaskingCollator
-    from data_pipelines.masks.loader import load_steps
-    from data_pipelines.masks.plan import Plan
-    from data_pipelines.rows.shards import open_rows
-    from data_pipelines.vocab.tokenizer import load_tokenizer
-
+    """Time steps of one micro-batch, and their parts, in this process, which should do nothing else."""
     make_ready()
-    before = most_memory()
+    before, rounds = most_memory(), 3 if quick else 7
     precision = recipe.train.precision if torch.cuda.is_available() else "fp32"
     accelerator = start_accelerator(rows_folder, precision, [])
     bare = MaskedLM(build_encoder(_config(recipe)))
     flops, peak = count_flops(bare), measure_peak(accelerator.device, precision)
-    model, optimizers, _ = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
-    row_seconds = flops(recipe.data.seq_len, int(recipe.mask.rate * recipe.data.seq_len)) / (peak / 2)
-    affordable = int((_BATCH_SECONDS / 8 if quick else _BATCH_SECONDS) / row_seconds)
-    num_rows = max(1, min(recipe.train.micro_batch, affordable))
+    trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+    num_rows = _affordable_rows(recipe, flops, peak, _BATCH_SECONDS / 8 if quick else _BATCH_SECONDS)
+    batches_of_steps = _batches(recipe, rows_folder, num_rows)
 
-    rows = open_rows(rows_folder / "rows")
-    tokenizer = load_tokenizer(rows_folder / "tokenizer")
-    collator = MaskingCollator.from_config(tokenizer, recipe.mask, seed=0, total_steps=10**9, layout="packed")
-    plan = Plan(len(rows), num_rows, seed=0)
-    batches = load_steps(rows, plan, collator, range(10**9), micro_batch=num_rows)
-    _, (batch,) = next(batches)
-    num_tokens, num_targets = len(batch.input_ids), len(batch.target_ids)
-
-    def compute() -> float:
-        model.zero_grad(set_to_none=True)
-        (loss,) = accumulate_gradients(model, [batch], accelerator, num_targets=num_targets, seed=0, step=0)
-        return loss.item()
+    state, ends = LoopState(), [0.0]
+    rules = StepRules(total_steps=_ENDLESS, seed=0, optim=recipe.optim, train=recipe.train)
+    # Loaded before: what loading takes is timed by itself.
+    for _ in run_steps(trainable, [next(batches_of_steps) for _ in range(rounds + 1)], state, rules):
+        ends.append(state.seconds)
+    alone = statistics.median(end - start for start, end in pairwise(ends[1:]))  # the first step warms up
 
     def update() -> None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.train.clip_norm or 1e9)
-        for optimizer in optimizers:
+        torch.nn.utils.clip_grad_norm_(trainable.model.parameters(), recipe.train.clip_norm or 1e9)
+        for optimizer in trainable.optimizers:
             optimizer.step()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
-    compute()
-    timings = interleaved(
-        {"compute": compute, "update": update, "load": lambda: next(batches)}, rounds=3 if quick else 7
-    )
-    load, update_share = timings["load"].median, num_rows / recipe.train.global_batch
-    step = timings["compute"].median + update_share * timings["update"].median
-    speed = num_tokens / (step + waiting(load, step, recipe.run.num_workers))
-    needed = flops(num_tokens, num_targets) / num_tokens
+    for param in trainable.model.parameters():
+        param.grad = torch.zeros_like(param)
+    timings = interleaved({"update": update, "load": lambda: next(batches_of_steps)}, rounds)
+    # Of a whole step of the recipe, the update takes its share only.
+    step = max(0.0, alone - timings["update"].median) + timings["update"].median * num_rows / recipe.train.global_batch
+    num_tokens = state.tokens / state.step
+    speed = num_tokens / (step + waiting(timings["load"].median, step, recipe.run.num_workers))
+    needed = flops(1000, round(1000 * recipe.mask.rate)) / 1000
     memory = torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_available() else most_memory() - before
     return Measured(
         rows=num_rows,
@@ -160,6 +159,19 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
         input_stall=max(0.0, 1 - speed * step / num_tokens),
         flops_per_token=needed,
     )
+
+
+def _affordable_rows(recipe: Recipe, flops: Callable[[int, int], float], peak: float, seconds: float) -> int:
+    """Rows of a micro-batch that takes no longer than this at half of the peak; at most the recipe's."""
+    row_seconds = flops(recipe.data.seq_len, int(recipe.mask.rate * recipe.data.seq_len)) / (peak / 2)
+    return max(1, min(recipe.train.micro_batch, int(seconds / row_seconds)))
+
+
+def _batches(recipe: Recipe, rows_folder: Path, num_rows: int) -> Iterator[tuple[int, list[PackedBatch]]]:
+    """Endless steps of one micro-batch."""
+    rows, tokenizer = open_rows(rows_folder / "rows"), load_tokenizer(rows_folder / "tokenizer")
+    collator = MaskingCollator.from_config(tokenizer, recipe.mask, seed=0, total_steps=_ENDLESS, layout="packed")
+    return load_steps(rows, Plan(len(rows), num_rows, seed=0), collator, range(_ENDLESS), micro_batch=num_rows)
 
 
 def waiting(load_seconds: float, step_seconds: float, num_workers: int) -> float:
@@ -190,7 +202,7 @@ def extrapolations(
 
 def _read(name: str) -> Recipe:
     if recipe_values(name, [], "pretrain").get("model", {}).get("architecture") == "imported":
-        raise ValueError(f"recipe {name} goes on with a model that you bring, so it has no speed of its own")
+        raise ValueError(f"recipe {name} continues a model that you bring, so it has no speed of its own")
     return read_recipe(name, ["data.corpus=generated"])
 
 
@@ -200,18 +212,12 @@ def _config(recipe: Recipe) -> EncoderConfig:
 
 def _is_large(recipe: Recipe) -> bool:
     """Whether a single row takes about a second on a CPU."""
-    import torch
-
-    from bertkit.model.flops import forward_flops
-
     return not torch.cuda.is_available() and forward_flops(_config(recipe), 0) * recipe.data.seq_len > 3e10
 
 
 def _prepare_rows(folder: Path, seq_len: int) -> Path:
     """Rows of this length, made once. Their ids are those of a small tokenizer, whatever the recipe's: looking one up
     costs the same."""
-    from bertkit.bench.load import prepared
-
     rows_folder = folder / str(seq_len)
     if not rows_folder.is_dir():
         rows_folder.mkdir()
@@ -220,8 +226,6 @@ def _prepare_rows(folder: Path, seq_len: int) -> Path:
 
 
 def _device() -> str:
-    import torch
-
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"A CPU with {torch.get_num_threads()} threads, in fp32"
