@@ -1,4 +1,4 @@
-"""A seed enters, text that looks like language to a tokenizer leaves: what the benches run on, the same everywhere."""
+"""Generated text that looks like language to a tokenizer, the same on every machine: what the benches run on."""
 
 import numpy as np
 

@@ -1,8 +1,8 @@
-"""Sizes of text enter; how time and memory grow with them leaves: not at all, but for what has to be read once.
+"""How time and memory grow with the amount of text: not at all, except for what must be read once.
 
-Four laws are shown. A step takes time in proportion to its tokens, where rows are short. The batch of a late step is
-there as soon as that of the first. Preparing and training hold no more memory on more text. A run on prepared text
-starts as soon on much as on little.
+Four laws are shown. The time of a step is proportional to its tokens, where rows are short. A late step gets its batch
+as fast as the first one. Preparing and training need no more memory for more text. On prepared text, a run starts as
+fast on a large corpus as on a small one.
 """
 
 import itertools
@@ -24,6 +24,13 @@ from bertkit.bench.measure import Row, announce, apart, compare, interleaved
 from bertkit.bench.step import Workload, make_batch, our_step
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.cpu import make_ready
+from bertkit.pretrain.data import open_data
+from bertkit.pretrain.objectives import OBJECTIVES
+from bertkit.pretrain.start_model import build_model
+from bertkit.run.loop import StepRules, run_steps
+from bertkit.run.optim import build_optimizers
+from bertkit.run.ranks import start_accelerator, wrap
+from bertkit.run.state import LoopState
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.loader import load_steps
@@ -56,8 +63,8 @@ def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = N
         f"{sizes_told}, preparing takes {last.prepare_mb / max(first.prepare_mb, 1):.2f} and training "
         f"{last.train_mb / max(first.train_mb, 1):.2f} times the memory; starting a run takes "
         f"{last.start_seconds / first.start_seconds:.2f} times as long.",
-        "Memory: the most that a process of its own holds above the imports, mapped files apart. Every amount of text "
-        "is measured once.",
+        "Memory: the peak of a separate process, above its imports and without mapped files. Each amount of text is "
+        "measured once.",
     ]
     return steps + seeks + by_size, notes
 
@@ -83,7 +90,7 @@ def _step_rows(quick: bool) -> list[Row]:
 
 
 def _seek_rows(folder: Path, quick: bool) -> list[Row]:
-    """From nothing to the batch of one step, early and late."""
+    """Time to the batch of one step, early and late."""
     tokenizer, rows = prepared(folder, 300_000 if quick else 4_000_000, seq_len=128, vocab_size=8192)
     collator = MaskingCollator.from_config(tokenizer, MaskConfig(), seed=0, layout="packed")
     plan = Plan(len(rows), 32, seed=0)
@@ -97,7 +104,7 @@ def _seek_rows(folder: Path, quick: bool) -> list[Row]:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What one size of text took."""
+    """What one amount of text took."""
 
     prepare_seconds: float
     prepare_mb: float
@@ -107,7 +114,7 @@ class Seen:
 
 
 def _of_size(megabytes: float, folder: Path, tokenizer_path: Path) -> Seen:
-    """Prepare, then train, each in a process of its own. The text is removed at the end."""
+    """Prepare, then train, each in a separate process. The text is removed at the end."""
     announce(f"growth, preparing and training on {megabytes:g} MB")
     place = folder / f"{megabytes:g}"
     place.mkdir()
@@ -146,8 +153,6 @@ def _recipe(place: Path, tokenizer_path: Path) -> Recipe:
 
 def measure_prepare(recipe: Recipe) -> dict[str, float]:
     """Raw text to finished shards."""
-    from bertkit.pretrain.data import open_data
-
     with watched_memory() as memory:
         start = time.perf_counter()
         open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
@@ -157,14 +162,6 @@ def measure_prepare(recipe: Recipe) -> dict[str, float]:
 
 def measure_train(recipe: Recipe) -> dict[str, float]:
     """A run on prepared text: to its first batch, then some steps."""
-    from bertkit.pretrain.data import open_data
-    from bertkit.pretrain.objectives import OBJECTIVES
-    from bertkit.pretrain.start_model import build_model
-    from bertkit.run.loop import StepRules, run_steps
-    from bertkit.run.optim import build_optimizers
-    from bertkit.run.ranks import start_accelerator, wrap
-    from bertkit.run.state import LoopState
-
     make_ready()
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
     with watched_memory() as memory:
@@ -187,7 +184,7 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
 
 
 class Memory:
-    """The most megabytes of its own that this process held while it was watched, beyond those before."""
+    """Peak of this process's own memory while it was watched, above what it held before, in megabytes."""
 
     def __init__(self):
         self.before = self.now()
@@ -199,14 +196,14 @@ class Memory:
     @staticmethod
     def now() -> float:
         status = Path("/proc/self/status").read_text()
-        # Pages of mapped files are the system's: it drops them when it needs the room.
+        # Pages of mapped files belong to the system, which drops them when it needs the memory.
         line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
         return int(line.split()[1]) / 1024
 
 
 @contextmanager
 def watched_memory() -> Iterator[Memory]:
-    """Look a hundred times a second, from a thread beside the work."""
+    """Read it a hundred times a second, from a thread beside the work."""
     memory, done = Memory(), threading.Event()
 
     def watch():

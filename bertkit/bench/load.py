@@ -1,4 +1,4 @@
-"""Tokens a second that the loader makes of prepared shards, masks and all, beside what a training step consumes."""
+"""Tokens a second that the loader makes from prepared shards, masks included, beside what a training step consumes."""
 
 import tempfile
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ _LOADED_AT_ONCE = 20
 
 
 def bench_load(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
-    """One row a unit of masking: whole steps from the plan to tensors, in the process that trains."""
+    """One row for each masking unit: whole steps, from the plan to tensors, in the process that trains."""
     make_ready()
     with tempfile.TemporaryDirectory() as name:
         tokenizer, rows = prepared(Path(name), 1_000_000 if quick else 16_000_000, _STEP.length, _STEP.vocab_size)
         measured = [_measure(tokenizer, rows, unit, quick) for unit in ("token", "word", "span")]
     notes = [
         f"Ours: {_STEP.rows} rows of {_STEP.length} a step from shards, with keyed masks and no worker process.",
-        "Theirs is what must be fed, no opponent: our own training step, 4×256 with fused AdamW, on such a batch.",
+        "Theirs is no opponent but the consumer: our own training step, 4×256 with fused AdamW, on such a batch.",
     ]
     return measured, notes
 

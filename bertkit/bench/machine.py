@@ -37,7 +37,7 @@ from data_pipelines.rows.shards import open_rows
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
 _GPU_SHARE = 0.4
-"""Share of a GPU's peak that an extrapolation to other devices takes for granted."""
+"""Share of its peak that a GPU is assumed to reach, when extrapolating to other devices."""
 _BATCH_SECONDS = 4.0
 """A micro-batch that would take longer is measured with fewer rows."""
 _NUM_CHARS = 1_500_000
@@ -53,7 +53,7 @@ def bench_machine(
     gpu_tflops: float | None = None,
     price_per_hour: float | None = None,
 ) -> tuple[list[Row], list[str]]:
-    """One row a recipe; the notes tell what was left out, and extrapolate to a run of so many tokens."""
+    """One row for each recipe. The notes say what was left out, and extrapolate to a run of `tokens` tokens."""
     rows, left_out, measured = [], [], {}
     with tempfile.TemporaryDirectory() as name:
         for names in alike(recipes or own_recipes()):
@@ -78,7 +78,7 @@ def bench_machine(
     notes = [
         f"{_device()}. Whole steps, with optimizer and loading, on generated text; input: share of the time that "
         "waits for batches; memory: the peak above the imports.",
-        "Where rows at once are named, the recipe's micro_batch was too much for a bench: it takes more memory.",
+        "Where rows at once are named, the recipe's micro_batch was too large to measure; it needs more memory.",
     ]
     if left_out:
         notes.append(f"Left out by --quick, because a step takes long here: {', '.join(left_out)}.")
@@ -105,7 +105,7 @@ def alike(names: list[str]) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What one recipe does here."""
+    """What this machine does with one recipe."""
 
     rows: int
     """Of the micro-batch that was measured."""
@@ -175,7 +175,7 @@ def _batches(recipe: Recipe, rows_folder: Path, num_rows: int) -> Iterator[tuple
 
 
 def waiting(load_seconds: float, step_seconds: float, num_workers: int) -> float:
-    """Seconds a step waits for its batch: for all of the loading without workers, with them what they cannot hide."""
+    """Seconds that a step waits for its batch: all of the loading without workers, with them what they cannot hide."""
     return max(load_seconds / num_workers - step_seconds, 0.0) if num_workers else load_seconds
 
 
@@ -186,7 +186,7 @@ def extrapolations(
     gpu_tflops: float | None = None,
     price_per_hour: float | None = None,
 ) -> list[str]:
-    """A line a recipe: how long a run would take and what it would cost, below what is taken for granted."""
+    """What is assumed, and a line for each recipe: how long a run would take, and what it would cost."""
     device = "like this one" if gpu_tflops is None else f"that do {_GPU_SHARE:.0%} of {gpu_tflops:g} TFLOP/s"
     lines = [
         f"Extrapolated, not measured: {tokens:,.0f} tokens on {gpus:g} devices {device}, which share the work "
@@ -216,8 +216,8 @@ def _is_large(recipe: Recipe) -> bool:
 
 
 def _prepare_rows(folder: Path, seq_len: int) -> Path:
-    """Rows of this length, made once. Their ids are those of a small tokenizer, whatever the recipe's: looking one up
-    costs the same."""
+    """Rows of this length, made once. Their tokenizer is a small one, whatever the recipe's: looking up an id costs the
+    same."""
     rows_folder = folder / str(seq_len)
     if not rows_folder.is_dir():
         rows_folder.mkdir()

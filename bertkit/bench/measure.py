@@ -1,4 +1,4 @@
-"""Things to time enter, medians with their spread leave, as a table for people and rows for programs."""
+"""Timing by medians with their spread, shown as a table for people and as rows for programs."""
 
 import statistics
 import subprocess
@@ -25,8 +25,8 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of a bench: ours and theirs in `unit` (more is better but of seconds), how many times better ours is,
-    and what was seen beside it."""
+    """One line of a bench: ours and theirs in `unit` (higher is better, except for seconds), how many times better ours
+    is, and what else was measured."""
 
     workload: str
     ours: float
@@ -36,15 +36,15 @@ class Row:
     share_of_peak: float | None = None
     peak_memory_mb: float | None = None
     theirs_peak_memory_mb: float | None = None
-    """For the notes, as what follows is for the table: programs get the fields above."""
+    """Only for the notes, and the fields below only for the table: programs get the fields above."""
     spread: float | None = None
-    """How far the middle half of the rounds lies around the median of ours, as a share of it."""
+    """Half the distance between the quartiles of ours, as a share of its median."""
     input_stall: float | None = None
-    """Share of the time that training would wait for its input."""
+    """Share of the time that training waits for its input."""
 
 
 def announce(work: str) -> None:
-    """Tell a person who waits what is being measured."""
+    """Say what is being measured."""
     print(f"measuring: {work}", file=sys.stderr, flush=True)
 
 
@@ -54,7 +54,7 @@ def interleaved(candidates: dict[str, Callable[[], Any]], rounds: int, repeats: 
     for function in candidates.values():
         function()
     for turn in range(rounds):
-        # Every other round backwards: none always follows the same neighbour.
+        # Every other round runs backwards, so that no candidate always follows the same other one.
         for name in list(candidates)[:: -1 if turn % 2 else 1]:
             start = time.perf_counter()
             for _ in range(repeats):
@@ -73,7 +73,7 @@ def compare(workload: str, amount: float, unit: str, timings: dict[str, Timing],
 
 
 def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> None:
-    """Show the rows to a person; columns nobody filled are left out."""
+    """Show the rows to a person; empty columns are left out."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -99,7 +99,7 @@ def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> N
     for row in rows:
         table.add_row(*(cell(row) for _, cell in shown))
     console = Console()
-    if not console.is_terminal:  # a file has no width; 80 columns would break every name
+    if not console.is_terminal:  # a file has no width, and 80 columns would break every name
         console.width = max(console.width, _FILE_WIDTH)
     if rows:
         console.print(table)
@@ -108,10 +108,10 @@ def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> N
 
 
 def most_memory() -> float:
-    """Megabytes this process held at most."""
+    """Peak memory of this process, in megabytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # getrusage would also count what the process that started this one held.
+        # getrusage would include the memory of the process that started this one.
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     import resource
@@ -120,10 +120,10 @@ def most_memory() -> float:
 
 
 def apart(module: str, *arguments: str) -> str:
-    """The last line that a module prints when run in a process of its own, where nothing else takes memory."""
+    """The last line that a module prints when it runs in a separate process, where nothing else takes memory."""
     done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{module} failed in its own process:\n{done.stderr}")
+        raise RuntimeError(f"{module} failed in its process:\n{done.stderr}")
     return done.stdout.splitlines()[-1]
 
 

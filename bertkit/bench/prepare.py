@@ -1,4 +1,4 @@
-"""Corpus preparation in megabytes a second, beside the bare `encode_batch_fast` it cannot do without."""
+"""Corpus preparation in megabytes a second, beside the bare `encode_batch_fast` that it needs."""
 
 import shutil
 import tempfile
@@ -22,7 +22,7 @@ _ONE_SPLIT = PrepareConfig(validation_share=0)
 
 
 def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -> tuple[list[Row], list[str]]:
-    """One row a tokenizer kind: the whole of prepare, from text on disk to finished shards, against bare encoding."""
+    """One row for each kind of tokenizer: all of prepare, text on disk to finished shards, against bare encoding."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,10 +1,9 @@
-"""A corpus enters; how long our recipe takes to the held-out loss that transformers' example loop ends with leaves.
+"""How long our recipe takes to reach the held-out loss at which transformers' example loop ends.
 
-Theirs is the loop of its masked-language-model example with its defaults, written out: AdamW at 5e-5 that falls in a
-straight line, gradients clipped to 1, dropout, masks drawn anew for every batch. Both sides read the same rows,
-are asked for the same masked tokens of the same held-out rows, and are timed while they train and load, not while
-they are asked. Ours is timed from before its model exists: what it computes beforehand, and the steps by which it
-finds out how long a step takes, count as well.
+Theirs is the loop of its masked-language-model example with its defaults, written out: AdamW at 5e-5 with linear
+decay, gradients clipped to 1, dropout, new masks for every batch. Both sides train on the same rows and are scored on
+the same masked tokens of the same held-out rows. The clock runs while they train and load, not while they are scored.
+Ours starts its clock before its model exists: counting neighbours and timing steps for the budget are included.
 """
 
 import itertools
@@ -25,7 +24,7 @@ from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.cpu import keep_freed_memory
-from bertkit.evaluate.held_out import MASK_SEED, HeldOut
+from bertkit.evaluate.held_out import MASK_SEED
 from bertkit.pretrain.budget import decide_steps
 from bertkit.pretrain.data import PretrainingData, open_data
 from bertkit.pretrain.objectives import OBJECTIVES
@@ -48,7 +47,7 @@ _MASK_RATE = 0.15
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """How long theirs trains, and how often and on how much ours is asked whether it is there."""
+    """How long theirs trains, how often ours is scored, and on how much."""
 
     their_steps: int = 300
     their_batch: int = 32
@@ -56,7 +55,7 @@ class Race:
     """Of the documents."""
     held_out_rows: int = 1024
     """At most."""
-    ask_every: int = 5
+    score_every: int = 5
     minutes: float = 2.0
     """Budget of ours, as in its recipe."""
 
@@ -72,7 +71,7 @@ def bench_race(
 ) -> tuple[list[Row], list[str]]:
     """One row: seconds of theirs for its steps, and of ours until its held-out loss is as low."""
     if against is None:
-        return [], ["A race needs somebody to run against: --against transformers."]
+        return [], ["A race needs an opponent: --against transformers."]
     race = race or (Race(their_steps=30, held_out_rows=128, minutes=0.5) if quick else Race())
     torch.set_flush_denormal(True)
     with tempfile.TemporaryDirectory() as name:
@@ -97,8 +96,8 @@ def bench_race(
         f"Theirs: {theirs.steps} steps of {race.their_batch}×{recipe.data.seq_len} of its example's loop end at a loss "
         f"of {theirs.loss:.4f}.",
         f"Ours: {_RECIPE} is at {ours.loss:.4f} after {ours.steps} steps"
-        + ("." if arrived else ", the end of its budget: it did not get there."),
-        f"Both are asked for the same masked tokens of the same {_count(data, race)} held-out rows, off the clock.",
+        + ("." if arrived else ", the end of its budget: it did not reach that loss."),
+        f"Both are scored on the same masked tokens of the same {_count(data, race)} held-out rows, off the clock.",
         f"{'Generated text' if corpus is None else corpus}: {data.train.num_tokens / 1e6:.1f} M tokens to train on; "
         f"{torch.get_num_threads()} threads. Each side ran once, theirs first.",
     ]
@@ -115,24 +114,17 @@ def run_ours(recipe: Recipe, data: PretrainingData, race: Race, goal: float) -> 
     start_seconds = warm_start(bare, recipe, data)
     trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
     total_steps = decide_steps(recipe, data, objective, trainable, start_seconds)
-    held_out = HeldOut(
-        data.validation,
-        data.tokenizer,
-        data.train.token_counts(),
-        mask_rate=_MASK_RATE,
-        max_rows=race.held_out_rows,
-        micro_batch=race.their_batch,
-    )
     plan = Plan(len(data.train), batch_stages(total_steps, recipe.train), recipe.run.seed)
     collator, steps = objective.make_collator(total_steps), range(total_steps)
     batches_of_steps = load_steps(data.train, plan, collator, steps, micro_batch=recipe.train.micro_batch)
     rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
+    assert objective.make_scorer is not None
+    score, loss = objective.make_scorer(data.validation), math.inf
     state = LoopState(seconds=time.perf_counter() - start)
-    loss = math.inf
     for _ in run_steps(trainable, batches_of_steps, state, rules):
-        if state.step % race.ask_every == 0 or state.step == total_steps:
+        if state.step % race.score_every == 0 or state.step == total_steps:
             with evaluating(trainable) as evaluation:
-                loss = held_out.scores(*evaluation, evaluation.sum_over_ranks)["loss"]
+                loss = score(evaluation)["loss"]
             if loss <= goal:
                 break
     return Finish(loss, state.seconds, state.step)
@@ -180,7 +172,7 @@ def run_theirs(data: PretrainingData, race: Race) -> Finish:
 
 @torch.no_grad()
 def held_out_loss(data: PretrainingData, race: Race, logits: Callable[[Tensor, Tensor], Tensor]) -> float:
-    """Mean over the masked tokens that `HeldOut` asks for, of a model that takes padded rows and a mask."""
+    """Mean over the masked tokens of `HeldOut`, for a model that takes padded rows and a mask."""
     total = count = 0.0
     for ids_BL, mask_BL, labels_BL in padded_questions(data, race):
         loss = F.cross_entropy(logits(ids_BL, mask_BL).flatten(0, 1), labels_BL.flatten(), reduction="sum")
@@ -189,7 +181,7 @@ def held_out_loss(data: PretrainingData, race: Race, logits: Callable[[Tensor, T
 
 
 def padded_questions(data: PretrainingData, race: Race) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Ids, attention mask and labels (-100: not asked) of the held-out rows, masked as `HeldOut` masks them."""
+    """Ids, attention mask and labels (-100: not masked) of the held-out rows, masked as `HeldOut` masks them."""
     collator = MaskingCollator.from_config(data.tokenizer, MaskConfig(rate=_MASK_RATE), seed=MASK_SEED, layout="packed")
     for start in range(0, _count(data, race), race.their_batch):
         row_ids = np.arange(start, min(start + race.their_batch, _count(data, race)))
@@ -233,6 +225,7 @@ def _recipe(folder: Path, corpus: str | None, quick: bool, race: Race) -> Recipe
         data=replace(
             recipe.data, corpus=[corpus], cache_dir=str(folder / "cache"), validation_share=race.held_out_share
         ),
+        eval=replace(recipe.eval, mask_rate=_MASK_RATE, max_rows=race.held_out_rows),
         run=replace(recipe.run, dir=str(folder / "run")),
     )
 

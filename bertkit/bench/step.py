@@ -63,7 +63,7 @@ def bench_step(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
     """Rows of a table and notes: forward, backward and a fused AdamW step on one batch, in fp32 without dropout."""
     torch.set_flush_denormal(True)
     if not against:
-        # As training does. Theirs does not, and would gain from it in this process.
+        # As training does; theirs does not, and would gain from it in this process.
         keep_freed_memory()
     peak = matrix_peak()
     chosen = [workload for workload in WORKLOADS if workload[:3] == WORKLOADS[0][:3]] if quick else WORKLOADS
@@ -71,7 +71,7 @@ def bench_step(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
     notes = [
         f"Real tokens a second, padding not counted; {torch.get_num_threads()} threads; "
         f"peak: {peak / 1e9:.0f} GFLOP/s in fp32 matrix products of 2048².",
-        "Share of peak counts the products a step cannot do without; memory is the peak above the imports.",
+        "Share of peak counts only the products that a step needs; memory is the peak above the imports.",
     ]
     if against:
         notes.append("Checked before timing: both models, with the same weights, have the same loss on the batch.")
@@ -150,7 +150,7 @@ def their_step(workload: Workload, batch: Batch) -> Callable[[], Tensor]:
 
 
 def flops_of(workload: Workload, batch: Batch) -> float:
-    """The operations that a step on this batch cannot do without."""
+    """The operations that a step on this batch needs."""
     config = workload.config()
     lengths = batch.packed.cu_seqlens.diff().double()
     return step_flops(
@@ -170,7 +170,7 @@ def matrix_peak(size: int = 2048, rounds: int = 9) -> float:
 
 
 def peak_memory(workload: Workload, side: str) -> float:
-    """Megabytes above the imports that three steps take at most, in a process of their own."""
+    """Peak memory of three steps in a separate process, above its imports, in megabytes."""
     return float(apart("bertkit.bench.step", side, json.dumps(workload)))
 
 
@@ -198,7 +198,7 @@ def _measure(workload: Workload, against: str | None, quick: bool, peak: float) 
 
 
 def _their_model(workload: Workload) -> Any:
-    """It starts from our weights, so that losses can be compared."""
+    """With our weights, so that losses can be compared."""
     import transformers
 
     from bertkit.hf.config import write_config

@@ -29,7 +29,7 @@ _SHAPES: dict[str, EncoderConfig] = {
 
 
 def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
-    """One row an encoder: sentences as ragged as on the web, raw text in and tags out."""
+    """One row for each encoder: sentences with the lengths of web text, raw text in and tags out."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
         sentences = _sentences(300 if quick else 1500)
@@ -61,7 +61,7 @@ def _measure(name: str, folder: Path, sentences: list[str], against: str | None,
 
 
 def _sentences(count: int) -> list[str]:
-    """Words without punctuation, so that both sides cannot but agree on what a word is."""
+    """Words without punctuation, so that both sides agree on what a word is."""
     rng = np.random.default_rng(0)
     letters = "".join(char for char in " ".join(generated_documents(400 * count)) if char.isalpha() or char == " ")
     words = letters.lower().split()
@@ -72,7 +72,7 @@ def _sentences(count: int) -> list[str]:
 
 
 def _save_tagger(config: EncoderConfig, tokenizer: Tokenizer, folder: Path) -> None:
-    """Random weights, the head's far larger than usual: tags are then far from ties, where rounding would decide."""
+    """Random weights, with a head far larger than usual: near a tie, rounding would decide the tag."""
     sized = replace(config, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id)
     model = TokenTagger(build_encoder(sized, 0), _LABELS, 0)
     with torch.no_grad():
@@ -85,7 +85,7 @@ def _their_pipeline(folder: Path) -> Any:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    # A tag for every piece is the least that it can be asked for; joining pieces to words would cost it more.
+    # A tag for every subword is the cheapest that it offers; joining subwords to words would cost it more.
     return transformers.pipeline("token-classification", model=str(folder), ignore_labels=[])
 
 

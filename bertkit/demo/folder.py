@@ -1,4 +1,4 @@
-"""The folder of a demo and a wish enter, the minutes it takes leave; nothing heavy is imported."""
+"""How many minutes the demo in a folder takes; nothing heavy is imported."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from data_pipelines import durable
 
 MINUTES = 4.0
-"""What the whole demo takes on 2 cores if nobody says otherwise."""
+"""What the whole demo takes on 2 cores by default."""
 _ABOUT = "demo.json"
 
 
 def agreed_minutes(folder: Path, minutes: float | None) -> float:
-    """What the folder's demo began with; other wishes need another folder, and so does what is not the demo's."""
+    """The minutes that the folder's demo began with. Refuses other minutes, and a folder of something else."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _ABOUT
     # It is written first, so a folder without it holds somebody's files, perhaps a train.conll of their own.
@@ -21,7 +21,7 @@ def agreed_minutes(folder: Path, minutes: float | None) -> float:
     before = json.loads(path.read_bytes())["minutes"] if path.is_file() else None
     if before is not None and minutes not in (None, before):
         raise ValueError(
-            f"{folder} holds a demo of {before:g} minutes; leave out --minutes to go on with it, or give another --dir"
+            f"{folder} holds a demo of {before:g} minutes; leave out --minutes to resume it, or give another --dir"
         )
     chosen = before or minutes or MINUTES
     durable.replace_file(path, durable.json_bytes({"minutes": chosen}))

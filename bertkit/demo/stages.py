@@ -1,5 +1,8 @@
-"""The main job from end to end on text that every installation holds; each stage says what it does and which command
-does the same with one's own files. Run again, every stage finds what is there and goes on."""
+"""The main job from end to end, on text that every Python installation holds.
+
+Each stage says what it does, and which command does the same with your own files. Run again, a stage that is done is
+skipped, and one that was stopped resumes.
+"""
 
 import contextlib
 import json
@@ -39,7 +42,7 @@ _CODE = "def area(shapes): return sum(math.pi * shape.radius ** 2 for shape in s
 _SHOWN = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
 _STARTS = {"pretrained": "the pretrained encoder", "scratch": "scratch"}
 
-# What each stage is called with on files of one's own: my.txt, train.conll and dev.conll.
+# The command of each stage for your own files: my.txt, train.conll and dev.conll.
 COMMANDS = {
     "tokenizer": "bertkit tokenizer train --corpus my.txt --out my-tokenizer\n"
     "bertkit prepare --corpus my.txt --tokenizer my-tokenizer --out my-rows",
@@ -56,17 +59,17 @@ COMMANDS = {
 def demo(folder: Path, minutes: float, sentence: str | None) -> int:
     """Corpus, tokenizer, masks, pretraining, filled masks, two taggers, their scores, a sentence, a page."""
     console = Console(highlight=False, markup=False, emoji=False)
-    with _saying_how_to_go_on(folder):
+    with _saying_how_to_resume(folder):
         console.print(
             f"From the text of this Python installation to a tagger, in about {minutes:g} min. After each $ "
-            "stands the command that does the same with your own files. Ctrl-C stops; the same command goes on."
+            "stands the command that does the same with your own files. Ctrl-C stops; the same command resumes."
         )
         recipe = read_recipe("demo", _pretraining(folder, minutes))
         _collect(console, folder)
         _prepare_and_inspect(console, recipe)
         code = _pretrain(console, recipe) or _finetune(console, folder, minutes)
         if code:
-            print(_how_to_go_on(folder), file=sys.stderr)
+            print(_how_to_resume(folder), file=sys.stderr)
             return code
         _compare(console, folder)
         _tag(console, folder, sentence)
@@ -75,15 +78,15 @@ def demo(folder: Path, minutes: float, sentence: str | None) -> int:
 
 
 @contextlib.contextmanager
-def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+def _saying_how_to_resume(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(folder)) from None
+        raise KeyboardInterrupt(_how_to_resume(folder)) from None
 
 
-def _how_to_go_on(folder: Path) -> str:
-    return f"to go on:  bertkit demo --dir {shlex.quote(str(folder))}"
+def _how_to_resume(folder: Path) -> str:
+    return f"to resume:  bertkit demo --dir {shlex.quote(str(folder))}"
 
 
 def _pretraining(folder: Path, minutes: float) -> list[str]:
@@ -139,7 +142,7 @@ def _pretrain(console: Console, recipe: Recipe) -> int:
 
 
 def _finetune(console: Console, folder: Path, minutes: float) -> int:
-    """One tagger from the pretrained encoder, one of the same shape that knows nothing; all else is equal."""
+    """One tagger from the pretrained encoder, one of the same shape from random weights; all else is equal."""
     _stage(console, 6, "Fine-tune it to tell the role of each name, and another from scratch.", "finetune")
     for name, start in _STARTS.items():
         recipe = _tagging(folder, name, minutes)
@@ -147,7 +150,7 @@ def _finetune(console: Console, folder: Path, minutes: float) -> int:
             _found(console, folder / name)
             continue
         console.print(f"from {start}, seeds {', '.join(map(str, recipe.run.seeds))}:")
-        # All that a run finds out is too much here; it is kept beside the run.
+        # The full results are too long for this page; they are kept beside the run.
         with open(folder / f"{name}.txt", "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
             code = finetune(recipe)
         if code:

@@ -1,4 +1,4 @@
-"""A text with [MASK] in it enters, the likeliest tokens and the filled text leave."""
+"""Fills the [MASK]s of a text with the likeliest tokens."""
 
 # T tokens, M masks still open, V vocabulary
 
@@ -23,7 +23,7 @@ Order = Literal["left-to-right", "easiest-first"]
 
 class Candidate(NamedTuple):
     token: str
-    """As a reader would write it; whatever the vocabulary, "##ing" goes on with the word before it."""
+    """As a reader would write it; whatever the vocabulary, "##ing" continues the word before it."""
     id: int
     probability: float
 
@@ -39,7 +39,7 @@ class FillMask:
     """Fills the masks of a text one at a time, each with those filled before it in view."""
 
     def __init__(self, folder: str | Path):
-        # On numbers too small to be normal, processors are many times slower.
+        # Denormal numbers slow matrix products several times.
         torch.set_flush_denormal(True)
         path = resolve(folder)
         self.model: MaskedLM = load_with_head(path, "masked-lm")

@@ -1,4 +1,4 @@
-"""A model folder and a corpus enter; masked-token scores and pseudo-perplexity leave."""
+"""What the model in a folder knows of a corpus: scores on masked tokens, and pseudo-perplexity."""
 
 import tempfile
 from pathlib import Path

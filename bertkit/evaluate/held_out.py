@@ -15,12 +15,12 @@ from data_pipelines.masks.loader import evaluation_batches
 from data_pipelines.rows.shards import Rows
 from data_pipelines.vocab.tokenizer import Tokenizer
 
-# One seed for all runs, so that runs with different seeds are asked for the same tokens.
+# One seed for all runs, so that runs with different seeds are scored on the same tokens.
 MASK_SEED = 20_181_011
 
 
 class HeldOut:
-    """Held-out rows, ready to be asked about."""
+    """Held-out rows, ready to be scored."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class HeldOut:
         world_size: int = 1,
         sum_over_ranks: Callable[[Tensor], Tensor] = lambda tally: tally,
     ) -> dict[str, Any]:
-        """Loss, perplexity and accuracy, also by bucket. This rank asks for its share of the rows, and
-        `sum_over_ranks` adds up what all of them found."""
+        """Loss, perplexity and accuracy, also by bucket. This rank scores its share of the rows, and
+        `sum_over_ranks` adds up what all ranks found."""
         batches = evaluation_batches(
             self._rows,
             self._collator,

@@ -1,9 +1,9 @@
-"""Prepared rows enter, token embeddings that know already which tokens stand beside which leave.
+"""Token embeddings that start from which tokens stand beside which in the prepared rows.
 
-What a token's neighbours are is what the first thousands of steps teach an embedding. Counting says it in seconds,
-over far more text than those steps would see: how much more often than by chance each frequent token stands
-directly before, directly after, and a few places around every token. The strongest directions of that table are the
-embeddings. They need no label and no second model, and everything after them is trained as ever.
+The first thousands of steps teach an embedding the neighbours of its token. Counting gives them in seconds, over far
+more text than those steps would see: how much more often than by chance each frequent token stands directly before,
+directly after, and a few places around every token. The strongest directions of that table are the embeddings. They
+need no label and no second model, and all further training is unchanged.
 """
 
 # V vocabulary, C context tokens, D width, T tokens, K directions kept while factorising
@@ -23,7 +23,7 @@ COUNTED_TOKENS = 2**24
 """Of a larger corpus, rows spread over it evenly are counted up to this many tokens."""
 
 REACH = 5
-"""How far a neighbour may stand away; one that stands n places off counts 1/(n-1) times."""
+"""Greatest distance of a neighbour; one at distance n counts 1/(n-1) times."""
 
 SIZE = 2.5
 """Root mean square of the embeddings, as a multiple of the random initialisation's."""

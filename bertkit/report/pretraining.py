@@ -5,7 +5,7 @@ from typing import Any
 from bertkit.report.curves import by_task, written
 from bertkit.report.markup import Html, absent, bar, colour, join, swatch, table, tag
 from bertkit.report.page import section
-from bertkit.report.probe import Piece, Probe
+from bertkit.report.probe import Probe, SampleToken
 from bertkit.report.runs import Run, number
 
 _BUCKETS = {
@@ -76,7 +76,7 @@ def samples(runs: list[Run], probes: dict[int, Probe]) -> Html | None:
     return section("Filled masks", explained, *parts, id="samples")
 
 
-def _sample(pieces: list[Piece]) -> Html:
+def _sample(pieces: list[SampleToken]) -> Html:
     """The text with its targets marked and numbered, then the guesses for each."""
     text: list[Any] = []
     guesses: list[Any] = []
@@ -96,7 +96,7 @@ def _sample(pieces: list[Piece]) -> Html:
     return join(tag("p", text, class_="text"), tag("ol", guesses, class_="guesses"))
 
 
-def _spaced(before: Piece, piece: Piece) -> bool:
+def _spaced(before: SampleToken, piece: SampleToken) -> bool:
     """Whether a space stands between two pieces; the tokenizer forgot where there was one, so it is a guess."""
     return not piece.continues and piece.text not in _CLOSING and before.text not in _OPENING
 

@@ -1,6 +1,6 @@
-"""A run folder enters; what its records do not hold is computed from its model and its prepared rows, where they are.
+"""What a run's records do not hold, computed from its model and its prepared rows where both still exist.
 
-What is heavy is imported inside these functions, so that a page of runs that lack both is made at once.
+Heavy modules are imported inside the functions, so that a page of runs that lack both is made at once.
 """
 
 # T tokens of the rows, M masked tokens, V vocabulary
@@ -24,7 +24,7 @@ _SAMPLE_TOKENS = 48
 _CANDIDATES = 3
 
 
-class Piece(NamedTuple):
+class SampleToken(NamedTuple):
     """A token of a sample, as a reader would write it."""
 
     text: str
@@ -42,7 +42,7 @@ class Probe:
     rates: "list[MaskRate]" = field(default_factory=list)
     """What masking did to some training rows, beside what the recipe asks for."""
     mask_rows: int = 0
-    samples: list[list[Piece]] = field(default_factory=list)
+    samples: list[list[SampleToken]] = field(default_factory=list)
     """Held-out sequences with the model's guesses."""
     no_rates: str = ""
     """Why there are no rates, if there are none."""
@@ -50,7 +50,7 @@ class Probe:
 
 
 def probe(folder: Path, facts: dict[str, Any], num_samples: int) -> Probe:
-    """Measure the masks and fill some. What cannot be had leaves a reason instead."""
+    """Measure the masks and fill some. Where that is not possible, the reason is given instead."""
     found = Probe()
     try:
         recipe = _recipe(folder)
@@ -120,7 +120,7 @@ def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tupl
 
 def _samples(
     folder: Path, recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer", num_samples: int
-) -> list[list[Piece]]:
+) -> list[list[SampleToken]]:
     """The first held-out sequences, masked as evaluation masks them, with what the exported model says."""
     if not len(rows):
         raise ValueError("the run holds no rows out (data.validation_share)")
@@ -145,19 +145,19 @@ def _samples(
     top = probabilities_MV.topk(min(_CANDIDATES, probabilities_MV.shape[1]))
     targets = dict(zip(batch.target_index.tolist(), zip(*(part.tolist() for part in top), strict=True), strict=True))
 
-    def piece(place: int) -> Piece:
+    def piece(place: int) -> SampleToken:
         was = int(before.ids_T[place])
         text, continues = spelled(tokenizer.backend, was)
         if place not in targets:
-            return Piece(text, continues)
+            return SampleToken(text, continues)
         shares, ids = targets[place]
         guesses = tuple(
             (spelled(tokenizer.backend, i, marked=True)[0], share) for i, share in zip(ids, shares, strict=True)
         )
         shown, _ = spelled(tokenizer.backend, int(batch.input_ids[place]), marked=True)
-        return Piece(text, continues, shown, guesses, ids[0] == was)
+        return SampleToken(text, continues, shown, guesses, ids[0] == was)
 
-    samples: list[list[Piece]] = []
+    samples: list[list[SampleToken]] = []
     for start, end in zip(before.sequence_starts[:-1], before.sequence_starts[1:], strict=True):
         # Without the frame of [CLS] and [SEP].
         pieces = [piece(place) for place in range(start + 1, min(end - 1, start + 1 + _SAMPLE_TOKENS))]
@@ -167,8 +167,8 @@ def _samples(
 
 
 def spelled(backend: Any, index: int, marked: bool = False) -> tuple[str, bool]:
-    """A token as a reader would write it, and whether it goes on with the word before it. `marked` keeps the sign of
-    a piece that goes on (##ing), for a token that stands by itself."""
+    """A token as a reader would write it, and whether it continues the word before it. `marked` keeps the ## of a
+    token that does, for one that stands alone."""
     token = backend.id_to_token(index) or "?"
     if token.startswith(INSIDE) and token != INSIDE:
         return printable(token if marked else token[2:]), True

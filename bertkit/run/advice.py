@@ -1,4 +1,4 @@
-"""Measured numbers enter; what to change leaves, each hint at most once a run."""
+"""What to change in a recipe, from what was measured; each hint at most once a run."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 ENOUGH_STEPS = 20
-"""Waiting for batches is judged over so many steps: over fewer, one slow read looks like a stall."""
+"""Waiting for batches is judged over this many steps: over fewer, one slow read looks like a stall."""
 
 
 class Adviser:
@@ -23,8 +23,8 @@ class Adviser:
         free_memory: Callable[[], float],
         memory_remedy: str = "a smaller train.micro_batch or train.gradient_checkpointing=true needs less",
     ):
-        """`first_step` is where this process begins. `unigram` and `num_workers` are None where there is no such
-        level, or no such setting."""
+        """`first_step` is where this process begins. `unigram` is the loss of predicting tokens by their frequency.
+        It and `num_workers` are None where they do not apply."""
         self._total_steps, self._unigram, self._num_workers = total_steps, unigram, num_workers
         self._free_memory, self._memory_remedy = free_memory, memory_remedy
         self._given: set[str] = set()
@@ -33,7 +33,7 @@ class Adviser:
         self._told_until, self._stalled, self._stalled_steps = first_step + 1, 0.0, 0
 
     def consider(self, step: int, values: dict[str, Any]) -> Iterator[str]:
-        """Advice that these measurements call for and that was not given yet."""
+        """Advice for these measurements that was not given yet."""
         self._lowest = min(self._lowest, values["loss"])
         for kind, text in (
             ("input", self._input(step, values["input_stall"])),
@@ -45,7 +45,7 @@ class Adviser:
                 yield text
 
     def _input(self, step: int, stall: float) -> str:
-        """`stall` is the mean since the last time; the mean over enough steps decides, then counting begins anew."""
+        """`stall` is the mean since the last call; the mean over enough steps decides, then counting starts again."""
         num_steps, self._told_until = step - self._told_until, step
         self._stalled += stall * num_steps
         self._stalled_steps += num_steps
@@ -56,26 +56,26 @@ class Adviser:
         if self._num_workers is None or stall <= 0.2:
             return ""
         more = max(2, 2 * self._num_workers)
-        return f"{stall:.0%} of the time goes into waiting for batches; try run.num_workers={more}"
+        return f"{stall:.0%} of the time is spent waiting for batches; try run.num_workers={more}"
 
     def _memory(self) -> str:
         return "" if self._free_memory() >= 0.05 else f"memory is nearly full; {self._memory_remedy}"
 
     def _flat(self, step: int) -> str:
-        """A quarter of the run done, two hundred steps at least, and no better than guessing by frequency."""
+        """After a quarter of the run, and at least two hundred steps, no better than guessing by frequency."""
         if self._unigram is None or step < max(200, self._total_steps // 4) or self._lowest <= self._unigram - 0.1:
             return ""
         return (
-            f"the loss is still near {self._unigram:.2f}, which knowing word frequencies alone would reach; "
-            "try a lower optim.lr, a longer optim.warmup, or model.architecture=modernbert, which leaves it sooner"
+            f"the loss is still near {self._unigram:.2f}, which token frequencies alone would reach; "
+            "try a lower optim.lr, a longer optim.warmup, or model.architecture=modernbert, which learns faster here"
         )
 
 
 def free_memory(device: torch.device) -> float:
-    """Share of the memory that may be used and was free when the device was fullest; 1 where nobody knows."""
+    """Share of the usable memory that was free when the device was fullest; 1 where that is unknown."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        # What torch keeps for later is as good as free, but for what a step needs at its height.
+        # What torch keeps for reuse counts as free, except for the peak of a step.
         kept = torch.cuda.memory_reserved(device) - torch.cuda.max_memory_allocated(device)
         return (free + max(kept, 0)) / total
     return min(_free_of_machine(), _free_of_container())
@@ -90,13 +90,13 @@ def _free_of_machine(meminfo: Path = Path("/proc/meminfo")) -> float:
 
 
 def _free_of_container(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Of a container with a limit of its own: what the machine has left is not for it."""
+    """Of a container with its own limit, which may not use all that the machine has left."""
     try:
         limit, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
-        # Files that were read count as used until somebody needs the room.
+        # Files that were read count as used until the memory is needed.
         kept = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
         return (limit - used + int(kept)) / limit
-    except (OSError, KeyError, ValueError, ZeroDivisionError):  # "max" is no number: there is no limit
+    except (OSError, KeyError, ValueError, ZeroDivisionError):  # "max" is no number: no limit
         return 1.0
 
 

@@ -77,7 +77,7 @@ def save_checkpoint(
     keep: int,
     best_step: int | None = None,
 ) -> Path:
-    """Write a checkpoint, then drop all but the newest `keep` and the best. After an OSError the older ones stand."""
+    """Write a checkpoint, then drop all but the newest `keep` and the best. An OSError leaves the older ones intact."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
     files = {f"{name}.safetensors": safetensors.torch.save(part) for name, part in checkpoint.tensors.items()}
@@ -145,7 +145,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             durable.write_file(temporary / name, data)
         durable.sync(temporary)
-        if target.exists():  # damaged, and passed over when the run was resumed
+        if target.exists():  # damaged, and skipped when the run was resumed
             durable.move(target, target.with_name(f".old-{target.name}"))
         durable.move(temporary, target)
     except OSError as error:
@@ -157,7 +157,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _prune(folder: Path, *, newest: int, keep: int, best_step: int | None) -> None:
-    """Checkpoints beyond the newest are damaged ones that the resume passed over: they count for nothing."""
+    """Checkpoints after the newest are damaged ones that the resume skipped; they are not counted."""
     found = checkpoints(folder)
     kept = {step for step, _ in [entry for entry in found if entry[0] <= newest][-keep:]} | {best_step}
     for step, path in found:
@@ -190,7 +190,7 @@ def _read(path: Path) -> bytes:
 
 
 def _tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """A hash says that a file is what its writer wrote, not who the writer was."""
+    """A hash tells that a file is what was written, not who wrote it."""
     try:
         return safetensors.torch.load(data)
     except SafetensorError as error:

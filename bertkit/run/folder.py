@@ -23,12 +23,12 @@ def check_recipe(folder: Path, recipe: Any) -> None:
     if not folder.exists():
         return
     found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    # A start that failed, say for a name that nobody has, leaves a recipe and at most an empty place for checkpoints.
+    # A start that failed, say for a name that nobody has, leaves a recipe and at most an empty folder of checkpoints.
     begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
     if not found or (RECIPE in found and not begun):
         return
     if RECIPE not in found:
-        raise ValueError(f"run.dir={folder} holds other things ({found[0]}) and no run; choose an empty folder")
+        raise ValueError(f"run.dir={folder} holds other files ({found[0]}) and no run; choose an empty folder")
     changes = forbidden_changes(folder / RECIPE, recipe)
     if changes:
         raise ValueError(
@@ -51,11 +51,11 @@ def make_places(folder: Path) -> None:
     for path in (checkpoints, folder / EXPORT, metrics):
         if path.is_symlink():
             raise ValueError(
-                f"{path} is a link, and a run writes to its own folder only; put what it leads to in its place"
+                f"{path} is a link, and a run writes only into its own folder; replace the link by what it points to"
             )
         if path.exists() and path.is_dir() != (path != metrics):
             raise ValueError(
-                f"{path} is a {'file' if path != metrics else 'folder'}, which it must not be; move it away"
+                f"{path} is a {'file' if path != metrics else 'folder'} where a run needs the other; move it away"
             )
     if metrics.is_file() and not checkpoints.exists():
         raise ValueError(

@@ -100,7 +100,7 @@ class RunLog:
 
 
 def cut_metrics(folder: Path, last_step: int) -> None:
-    """Drop the lines of steps that a resume will do again, and a line cut short by a kill."""
+    """Drop the lines of steps that a resume repeats, and a line that a kill cut short."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return

@@ -1,4 +1,4 @@
-"""The machine enters, its speed leaves: how many operations a matrix product does in a second, and a step needs."""
+"""How many operations a second this machine does in matrix products, and how many a step needs."""
 
 import time
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from bertkit.model.heads import ModelWithHead
 def share_of_peak(
     flops: Callable[[int, int], float], accelerator: Accelerator, precision: str
 ) -> Callable[[int, int, float], float]:
-    """What share of this run's devices so many tokens and targets in so many seconds take, as a function of these."""
+    """A function of tokens, targets and seconds: the share of the peak of this run's devices that they make."""
     peak = measure_peak(accelerator.device, precision) * accelerator.num_processes
     return lambda num_tokens, num_targets, seconds: flops(num_tokens, num_targets) / seconds / peak
 
 
 def measure_peak(device: torch.device, precision: str) -> float:
-    """Floating-point operations a second in a large matrix product: the best of a few, in a fifth of a second."""
+    """Floating-point operations a second in a large matrix product: the best of a fifth of a second."""
     size = 4096 if device.type == "cuda" else 768
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
@@ -34,9 +34,9 @@ def measure_peak(device: torch.device, precision: str) -> float:
 
 
 def count_flops(model: nn.Module) -> Callable[[int, int], float]:
-    """Operations of a step of this model on so many tokens and targets. What attention adds for scores and sums is
-    left out: it depends on the lengths, and is small for rows of a few hundred tokens. Of a model that is more than an
-    encoder with a head, every linear layer counts for every token."""
+    """A function of tokens and targets: the operations of a step of this model. What attention adds for scores and
+    sums is left out: it depends on the lengths, and is small for rows of a few hundred tokens. In a model that is more
+    than an encoder with a head, every linear layer counts for every token."""
     if not isinstance(model, ModelWithHead):
         layers = layer_flops(model)
         return lambda num_tokens, num_targets: 3.0 * layers * num_tokens
@@ -55,9 +55,9 @@ def step_flops(
     seen: float = 0.0,
     encoder_passes: int = 3,
 ) -> float:
-    """The operations of the matrix products that a step cannot do without, forward and backward: of the encoder for
-    every token, less what the last block need not compute for tokens that are no targets, and of the head, which
-    takes `head` operations forward, for targets. A token sees `seen` keys in the mean, in a window at most its own."""
+    """The operations of the matrix products that a step needs, forward and backward: of the encoder for every token,
+    except what the last block computes for targets only, and of the head, which takes `head` operations forward, for
+    targets. A token attends to `seen` keys in the mean, and in a window to no more than the window holds."""
     width = config.hidden_size
     scores = [4 * width * (seen if window is None else min(seen, 2 * window + 1)) for window in config.windows()]
     linear = forward_flops(config, 0) / config.num_hidden_layers

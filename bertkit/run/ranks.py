@@ -1,4 +1,4 @@
-"""The launcher's environment enters; an Accelerator, and a model and optimizers ready for many processes, leave."""
+"""The ranks of a run: how they connect, how a model is wrapped for them, and how they agree."""
 
 import contextlib
 import json
@@ -37,10 +37,10 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
     """Connect to the other processes. The recipe decides precision; the launcher decides devices and sharding."""
     _check_trackers(trackers)
     started = num_launched()
-    # Another rank may come late or never; what this one has prepared lies on the disk already.
+    # Another rank may come late or never. Nothing is lost: what this one has prepared is on the disk.
     with ended_by_signals() if started > 1 else contextlib.nullcontext():
         accelerator = Accelerator(
-            # Said aloud: otherwise ranks that torchrun started on a machine without GPU would not find each other.
+            # Explicit: otherwise ranks that torchrun started on a machine without GPU would not find each other.
             cpu=not torch.accelerator.is_available(),
             mixed_precision="bf16" if precision == "bf16" else "no",
             log_with=trackers or None,
@@ -150,7 +150,7 @@ def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:
 
 
 def _check_trackers(names: list[str]) -> None:
-    """Accelerate passes over a tracker that is not installed without a word."""
+    """Accelerate silently ignores a tracker that is not installed."""
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
     available = {str(tracker.value) for tracker in get_available_trackers()}

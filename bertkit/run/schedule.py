@@ -1,4 +1,4 @@
-"""A step enters; its learning rate and its batch leave. Pure functions: no clock, no state, no process count."""
+"""The learning rate and the batch of a step. Pure functions: no clock, no state, no process count."""
 
 import math
 
@@ -30,7 +30,7 @@ def batch_stages(total_steps: int, config: TrainConfig) -> tuple[tuple[int, int]
 
 
 def steps_for_rows(num_rows: float, config: TrainConfig) -> int:
-    """The fewest steps whose batches hold so many rows; at least one."""
+    """The fewest steps whose batches hold this many rows; at least one."""
     total_steps = 10**6
     stages = batch_stages(total_steps, config)
     ends = [first for first, _ in stages[1:]] + [total_steps]

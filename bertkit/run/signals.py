@@ -1,4 +1,4 @@
-"""A signal enters, a flag leaves: the loop looks at it at the border of each step."""
+"""Signals set a flag, which the loop reads at the end of each step."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within this context SIGTERM and SIGINT end the process at once, also deep inside torch, where Python is deaf."""
+    """Within this context SIGTERM and SIGINT end the process at once, even deep inside torch, where no handler runs."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in _SIGNALS}
     try:
         yield
@@ -43,7 +43,7 @@ class StopSignals:
         return 128 + (self.number or signal.SIGTERM)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # Ctrl-C reaches a rank twice, from the terminal and from the launcher that passes it on: that is one wish.
+        # Ctrl-C reaches a rank twice, from the terminal and from the launcher that passes it on: that is one request.
         if self.number and time.monotonic() - self._since > 1.0:
             os._exit(128 + number)
         if not self.number:

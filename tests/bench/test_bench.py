@@ -14,6 +14,7 @@ from bertkit.bench.step import Workload, check_same_loss
 from bertkit.cli import main
 from bertkit.cli.bench import WORKLOADS, parse_amount
 from bertkit.config.recipe import shipped_recipes
+from bertkit.evaluate.held_out import HeldOut
 from data_pipelines.masks.loader import evaluation_batches
 
 torch.set_num_threads(1)
@@ -229,7 +230,7 @@ def test_a_race_needs_an_opponent():
 def racing(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(race.generated_documents(120_000, num_words=500)))
-    course = race.Race(their_steps=2, their_batch=4, held_out_rows=6, ask_every=1, minutes=0.001)
+    course = race.Race(their_steps=2, their_batch=4, held_out_rows=6, score_every=1, minutes=0.001)
     recipe = race._recipe(tmp_path, str(text), True, course)
     recipe = replace(
         recipe,
@@ -242,15 +243,15 @@ def racing(tmp_path):
 
 def test_both_racers_are_asked_the_same_on_the_same_rows(racing):
     """The padded questions, asked of our model, give the loss that our own evaluation gives."""
-    course, recipe, inputs = racing
-    finish = race.run_ours(recipe, inputs, course, goal=0.0)
+    course, recipe, data = racing
+    finish = race.run_ours(recipe, data, course, goal=0.0)
     assert finish.steps == 6
-    questions = list(race.padded_questions(inputs, course))
+    questions = list(race.padded_questions(data, course))
     assert sum(len(ids) for ids, _, _ in questions) == 6
-    batches = race.HeldOut(
-        inputs.validation, inputs.tokenizer, inputs.train.token_counts(), mask_rate=0.15, max_rows=6, micro_batch=4
+    held_out = HeldOut(
+        data.validation, data.tokenizer, data.train.token_counts(), mask_rate=0.15, max_rows=6, micro_batch=4
     )
-    asked = list(evaluation_batches(inputs.validation, batches._collator, micro_batch=4, max_rows=6))
+    asked = list(evaluation_batches(data.validation, held_out._collator, micro_batch=4, max_rows=6))
     for (ids, mask, labels), batch in zip(questions, asked, strict=True):
         assert torch.equal(ids[mask == 1], batch.input_ids)
         assert torch.equal(labels[labels != -100], batch.target_ids)
@@ -258,13 +259,13 @@ def test_both_racers_are_asked_the_same_on_the_same_rows(racing):
 
 
 def test_ours_stops_as_soon_as_it_is_there(racing):
-    course, recipe, inputs = racing
-    assert race.run_ours(recipe, inputs, course, goal=100.0).steps == 1
+    course, recipe, data = racing
+    assert race.run_ours(recipe, data, course, goal=100.0).steps == 1
 
 
 def test_a_race_is_run_and_told(tiny, monkeypatch):
     pytest.importorskip("transformers")
-    course = race.Race(their_steps=2, their_batch=4, held_out_share=0.3, held_out_rows=8, ask_every=1, minutes=0.001)
+    course = race.Race(their_steps=2, their_batch=4, held_out_share=0.3, held_out_rows=8, score_every=1, minutes=0.001)
     (row,), notes = race.bench_race("transformers", True, race=course)
     assert row.unit == "s"
     assert row.ratio is None or row.ratio == pytest.approx(row.theirs / row.ours)

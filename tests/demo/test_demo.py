@@ -104,7 +104,7 @@ def test_an_interrupted_demo_says_how_to_go_on(stage, finished, tmp_path, monkey
         patch.setattr(demo_module, stage, interrupt)
         assert main(["demo", "--dir", str(folder)]) == 130
     said = capsys.readouterr().err.splitlines()[-1]
-    command = said.partition("to go on:  bertkit ")[2]
+    command = said.partition("to resume:  bertkit ")[2]
     assert shlex.split(command) == ["demo", "--dir", str(folder)]
 
 
@@ -113,7 +113,7 @@ def test_a_stopped_stage_ends_the_demo_with_its_code(finished, tmp_path, monkeyp
     (tmp_path / "demo" / "scratch" / "scores.json").unlink()
     monkeypatch.setattr(demo_module, "finetune", lambda recipe: 143)
     assert main(["demo", "--dir", str(tmp_path / "demo")]) == 143
-    assert "to go on:" in capsys.readouterr().err
+    assert "to resume:" in capsys.readouterr().err
 
 
 def test_what_was_interrupted_is_done_and_nothing_else(finished, tmp_path, monkeypatch):
