@@ -37,7 +37,10 @@ def fill(parser: ArgumentParser) -> Run:
 
 
 def import_folder(parser: ArgumentParser) -> Run:
-    parser.add_argument("source", metavar="SOURCE", help="Hugging Face model folder, or hf:NAME to download one")
+    from bertkit.hf.model_types import MODEL_TYPES
+
+    about = f"Hugging Face folder ({', '.join(MODEL_TYPES)}), or hf:NAME to download one"
+    parser.add_argument("source", metavar="SOURCE", help=about)
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write")
     return _copy
 

@@ -198,7 +198,7 @@ def _taggers(runs: list[Run]) -> Html | None:
 
 
 def _advice(runs: list[Run]) -> Html | None:
-    """What the run itself suggested while it went on."""
+    """What the run itself suggested while it trained."""
     told = [
         tag("li", f"{run.name}, " if len(runs) > 1 else "", f"step {record['step']:,}: {record.get('text', '')}")
         for run in runs

@@ -184,7 +184,21 @@ def test_the_tables_of_plugins_are_where_the_page_says():
     for _, place, key in rows:
         module, _, table = inline_code(place)[0].rpartition(".")
         assert len(getattr(import_module(module), table)) > 0
-        assert set(inline_code(key)) <= {*recipe_keys(), "task"}
+        assert set(inline_code(key)) <= {*recipe_keys(), "task", "model_type"}
+
+
+def test_what_moved_is_where_the_changelog_says():
+    text = (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (rows,) = [
+        re.findall(r"^  \| (.+) \| (.+) \|$", part, re.MULTILINE)
+        for part in text.split("\n\n")
+        if "| was | is |" in part
+    ]
+    for was, now in rows[2:]:
+        room = re.search(r"the same in `([\w.]+)`", now)
+        names = [f"{room[1]}.{name.rpartition('.')[2]}" for name in inline_code(was)] if room else inline_code(now)
+        for name in names:
+            assert name == "config" or importlib.util.find_spec(name), f"{was}: there is no {name}"
 
 
 def test_every_room_is_in_the_tree():
