@@ -2,7 +2,7 @@
 
 This file alone decides which kernel runs. On CUDA a kernel for sequences of any length takes the whole pack: flash
 attention in half precision on GPUs that have it, memory-efficient attention in float32 and on older GPUs, where no
-window is asked for. Elsewhere a kernel is called on views of the pack, piece by piece: no padding is computed, and
+window is asked for. Elsewhere a kernel is called on views of the pack, tile by tile: no padding is computed, and
 nothing is copied to make it rectangular. There, the softmax is written out, in memory that grows with the square of a
 length, where no fused kernel fits: on CPUs with dropout on the attention weights, and on CUDA, which is told once, with
 a window in float32.
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.pieces import cut, hidden_band
+from bertkit.model.attention_tiles import cut, hidden_band
 
 log = logging.getLogger("bertkit")
 
@@ -191,14 +191,14 @@ def _packed_attention(
     context = queries.new_empty(queries.shape)
     denominator = queries.new_empty(queries.shape[:2], dtype=_precise(queries))
     generator = _generator(packed, dropout, seed)
-    for piece in cut(packed, cu_seqlens, index_M, reach):
-        q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
+    for tile in cut(packed, cu_seqlens, index_M, reach):
+        q, k, v = tile.queries_of(queries), tile.keys_of(packed[:, -2]), tile.keys_of(packed[:, -1])
         if _has_fused_kernel(q, dropout):
-            part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=piece.band(q))
-            piece.queries_of(denominator).copy_(log_sum)
+            part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=tile.band(q))
+            tile.queries_of(denominator).copy_(log_sum)
         else:
-            part = _kept(_softmax(q, k, piece.band(q)), dropout, generator) @ v
-        piece.queries_of(context).copy_(part)
+            part = _kept(_softmax(q, k, tile.band(q)), dropout, generator) @ v
+        tile.queries_of(context).copy_(part)
     return context, denominator
 
 
@@ -216,26 +216,26 @@ def _packed_attention_backward(
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Gradients by `query` (empty where there was none) and by `packed`."""
-    # With a window the pieces of a sequence share keys; where only some queries exist, some keys may have none.
+    # With a window the tiles of a sequence share keys; where only some queries exist, some keys may have none.
     grad_packed = torch.empty_like(packed) if reach < 0 and query is None else torch.zeros_like(packed)
     grad_query = packed.new_empty(0) if query is None else torch.empty_like(query)
     queries, grad_queries = (packed[:, 0], grad_packed[:, 0]) if query is None else (query, grad_query)
     generator = _generator(packed, dropout, seed)
-    for piece in cut(packed, cu_seqlens, index_M, reach):
-        q, k, v = piece.queries_of(queries), piece.keys_of(packed[:, -2]), piece.keys_of(packed[:, -1])
-        g, band = piece.queries_of(grad), piece.band(q)
+    for tile in cut(packed, cu_seqlens, index_M, reach):
+        q, k, v = tile.queries_of(queries), tile.keys_of(packed[:, -2]), tile.keys_of(packed[:, -1])
+        g, band = tile.queries_of(grad), tile.band(q)
         if _has_fused_kernel(q, dropout):
             grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                g, q, k, v, piece.queries_of(context), piece.queries_of(denominator), 0.0, False, attn_mask=band
+                g, q, k, v, tile.queries_of(context), tile.queries_of(denominator), 0.0, False, attn_mask=band
             )
         else:
             grads = _explicit_backward(g, q, k, v, band, dropout, generator)
-        piece.queries_of(grad_queries).copy_(grads[0])
+        tile.queries_of(grad_queries).copy_(grads[0])
         for target, part in ((grad_packed[:, -2], grads[1]), (grad_packed[:, -1], grads[2])):
             if reach < 0:
-                piece.keys_of(target).copy_(part)
+                tile.keys_of(target).copy_(part)
             else:
-                piece.keys_of(target).add_(part)
+                tile.keys_of(target).add_(part)
     return grad_query, grad_packed
 
 
@@ -302,7 +302,7 @@ def _explicit_backward(
     dropout: float,
     generator: torch.Generator | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Recompute the weights and differentiate by hand: nothing of size length × length outlives a piece."""
+    """Recompute the weights and differentiate by hand: nothing of size length × length outlives a tile."""
     weights = _softmax(query, key, band)
     keep = _kept(torch.ones_like(weights), dropout, generator)
     grad_value = (weights * keep).transpose(-1, -2) @ grad

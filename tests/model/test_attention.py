@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.model import attention as dispatch
-from bertkit.model import pieces
+from bertkit.model import attention_tiles
 from bertkit.model.attention import attention, attention_at, attention_weights
 
 torch.set_num_threads(1)
@@ -44,7 +44,7 @@ def test_context_and_gradient_are_those_of_each_sequence_alone(lengths, window, 
     """Whether short neighbours share a call or not, and for all tokens or some."""
     qkv, cu_seqlens, longest = packed(lengths)
     at = None if asked is None else torch.tensor(sorted({place % sum(lengths) for place in asked}))
-    with mock.patch.object(pieces, "CALL_COST", together**2 * 16):
+    with mock.patch.object(attention_tiles, "CALL_COST", together**2 * 16):
         if at is None:
             ours = attention(qkv, cu_seqlens, longest, window)
         else:

@@ -1,11 +1,11 @@
-"""The borders of packed sequences enter; pieces leave, each a rectangle of queries and keys for one kernel call.
+"""The borders of packed sequences enter; tiles leave, each a rectangle of queries and keys for one kernel call.
 
-Equally long neighbours are one piece, as a view of the pack. Short neighbours of different lengths are taken for one
+Equally long neighbours are one tile, as a view of the pack. Short neighbours of different lengths are taken for one
 sequence, behind a mask that keeps them apart: what they waste on each other takes less time than calls of their own.
 A local window cuts a sequence into several, each with only the keys it can reach.
 """
 
-# T tokens in the pack, H heads, M tokens asked for, N sequences in a piece, Q queries and K keys of a piece
+# T tokens in the pack, H heads, M tokens asked for, N sequences in a tile, Q queries and K keys of a tile
 
 import bisect
 import functools
@@ -21,7 +21,7 @@ CALL_COST = 2**20
 """Short sequences share a call while (their tokens)² × width is at most this: as much work, on a CPU, as the call."""
 
 
-class Piece(NamedTuple):
+class Tile(NamedTuple):
     """Neighbouring sequences of one length, or taken for one, and which of their queries see which of their keys."""
 
     query_rows: slice
@@ -56,8 +56,8 @@ class Piece(NamedTuple):
         return hidden_band(self.query_places.to(like.device), key_places, self.window, like.dtype)
 
 
-def cut(packed: Tensor, cu_seqlens: Tensor, index_M: Tensor | None, reach: int) -> tuple[Piece, ...]:
-    """The pieces of a pack (T, n, H, E), or of its tokens at the ascending places `index_M` alone. A token sees
+def cut(packed: Tensor, cu_seqlens: Tensor, index_M: Tensor | None, reach: int) -> tuple[Tile, ...]:
+    """The tiles of a pack (T, n, H, E), or of its tokens at the ascending places `index_M` alone. A token sees
     `reach` neighbours to either side, all where that is negative."""
     places = None if index_M is None else tuple(index_M.tolist())
     width = packed.shape[-2] * packed.shape[-1]
@@ -72,11 +72,11 @@ def hidden_band(query_places: Tensor, key_places: Tensor, window: int, dtype: to
 
 # The same for all blocks of an encoder that see as far, forward and backward, so it is remembered from one to the next.
 @functools.lru_cache(maxsize=8)
-def _cut(borders: tuple[int, ...], places: tuple[int, ...] | None, reach: int, together: int) -> tuple[Piece, ...]:
+def _cut(borders: tuple[int, ...], places: tuple[int, ...] | None, reach: int, together: int) -> tuple[Tile, ...]:
     groups = _grouped(borders, together)
     if places is not None:
-        return tuple(piece for group in groups for piece in _pieces_at(group, places, reach))
-    return tuple(piece for group in groups for piece in _pieces_of(group, reach))
+        return tuple(tile for group in groups for tile in _tiles_at(group, places, reach))
+    return tuple(tile for group in groups for tile in _tiles_of(group, reach))
 
 
 class _Group(NamedTuple):
@@ -115,24 +115,24 @@ def _runs(borders: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
         yield run_start, borders[-1], run_length
 
 
-def _pieces_of(group: _Group, reach: int) -> Iterator[Piece]:
+def _tiles_of(group: _Group, reach: int) -> Iterator[Tile]:
     rows, length = slice(group.start, group.end), group.length
     num_sequences, whole = (group.end - group.start) // length, slice(0, length)
     if group.starts:
-        yield Piece(rows, rows, 1, whole, whole, apart_QK=_apart(group, torch.arange(length), reach))
+        yield Tile(rows, rows, 1, whole, whole, apart_QK=_apart(group, torch.arange(length), reach))
     elif reach < 0 or reach >= length - 1:
-        yield Piece(rows, rows, num_sequences, whole, whole)
+        yield Tile(rows, rows, num_sequences, whole, whole)
     else:
-        # Short pieces waste fewer keys but cost more calls; the window itself is a good measure.
+        # Short tiles waste fewer keys but cost more calls; the window itself is a good measure.
         step = max(64, reach)
         for first in range(0, length, step):
             last = min(first + step, length)
             keys = slice(max(0, first - reach), min(length, last + reach))
-            yield Piece(rows, rows, num_sequences, slice(first, last), keys, torch.arange(first, last), reach)
+            yield Tile(rows, rows, num_sequences, slice(first, last), keys, torch.arange(first, last), reach)
 
 
-def _pieces_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Piece]:
-    """One piece a sequence, or sequences taken for one, that has any of the tokens asked for."""
+def _tiles_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Tile]:
+    """One tile a sequence, or sequences taken for one, that has any of the tokens asked for."""
     for start in range(group.start, group.end, group.length):
         first, last = (bisect.bisect_left(places, row) for row in (start, start + group.length))
         if first == last:
@@ -141,11 +141,11 @@ def _pieces_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[P
         shape = (slice(first, last), slice(start, start + group.length), 1, slice(0, last - first))
         keys = slice(0, group.length)
         if group.starts:
-            yield Piece(*shape, keys, apart_QK=_apart(group, query_places, reach))
+            yield Tile(*shape, keys, apart_QK=_apart(group, query_places, reach))
         elif reach < 0 or reach >= group.length - 1:
-            yield Piece(*shape, keys)
+            yield Tile(*shape, keys)
         else:
-            yield Piece(*shape, keys, query_places, reach)
+            yield Tile(*shape, keys, query_places, reach)
 
 
 def _apart(group: _Group, query_places: Tensor, reach: int) -> Tensor:

@@ -1,21 +1,21 @@
-"""A pack is cut into few pieces: equally long neighbours together, short ones together, long ones by themselves."""
+"""A pack is cut into few tiles: equally long neighbours together, short ones together, long ones by themselves."""
 
 import pytest
 import torch
 
-from bertkit.model.pieces import CALL_COST, cut
+from bertkit.model.attention_tiles import CALL_COST, cut
 
 torch.set_num_threads(1)
 
 
-def pieces_of(lengths, at=None, reach=-1, width=256):
+def tiles_of(lengths, at=None, reach=-1, width=256):
     packed = torch.empty(sum(lengths), 3, 4, width // 4)
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
     return cut(packed, cu_seqlens, None if at is None else torch.tensor(at), reach)
 
 
-def rows(pieces):
-    return [(piece.key_rows.start, piece.key_rows.stop, piece.num_sequences) for piece in pieces]
+def rows(tiles):
+    return [(tile.key_rows.start, tile.key_rows.stop, tile.num_sequences) for tile in tiles]
 
 
 @pytest.mark.parametrize(
@@ -33,26 +33,26 @@ def rows(pieces):
     ],
 )
 def test_short_neighbours_share_a_piece_and_equal_ones_a_view(lengths, expected):
-    assert rows(pieces_of(lengths)) == expected
+    assert rows(tiles_of(lengths)) == expected
 
 
 def test_the_wider_a_model_the_fewer_tokens_share_a_piece():
-    assert rows(pieces_of([10, 20, 30], width=256)) == [(0, 60, 1)]
-    assert rows(pieces_of([10, 20, 30], width=768)) == [(0, 30, 1), (30, 60, 1)]
+    assert rows(tiles_of([10, 20, 30], width=256)) == [(0, 60, 1)]
+    assert rows(tiles_of([10, 20, 30], width=768)) == [(0, 30, 1), (30, 60, 1)]
     assert CALL_COST == 64**2 * 256
 
 
 def test_sequences_that_share_a_piece_are_kept_apart():
-    (piece,) = pieces_of([2, 2, 3])
-    seen = (piece.band(torch.empty(0)) == 0).int().tolist()
+    (tile,) = tiles_of([2, 2, 3])
+    seen = (tile.band(torch.empty(0)) == 0).int().tolist()
     first, second, third = [1, 1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1]
     assert seen == [first, first, second, second, third, third, third]
-    (piece,) = pieces_of([2, 3], reach=1)
-    assert (piece.band(torch.empty(0)) == 0).int().tolist()[2:] == [[0, 0, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
+    (tile,) = tiles_of([2, 3], reach=1)
+    assert (tile.band(torch.empty(0)) == 0).int().tolist()[2:] == [[0, 0, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
 
 
 def test_some_tokens_are_asked_for_where_they_stand():
-    both, last = pieces_of([10, 20, 100, 50], at=[3, 15, 135])
+    both, last = tiles_of([10, 20, 100, 50], at=[3, 15, 135])
     assert (both.query_rows, both.key_rows) == (slice(0, 2), slice(0, 30))
     assert both.band(torch.empty(0)).eq(0).sum(1).tolist() == [10, 20]
     assert (last.query_rows, last.key_rows) == (slice(2, 3), slice(130, 180))
@@ -60,4 +60,4 @@ def test_some_tokens_are_asked_for_where_they_stand():
 
 
 def test_every_block_gets_the_same_pieces_and_they_are_made_once():
-    assert pieces_of([5, 6, 7]) is pieces_of([5, 6, 7])
+    assert tiles_of([5, 6, 7]) is tiles_of([5, 6, 7])
