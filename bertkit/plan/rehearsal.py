@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertkit.config.sections import OptimConfig
 from bertkit.plan.ranks import answer_messages, fake_parameters, fake_ranks
-from bertkit.plan.watch import Kernel, Watch
+from bertkit.plan.watch import Kernel, Message, Watch
 from bertkit.run.optim import build_optimizers, set_lr
 from bertkit.run.ranks import Trainable, wrap
 from bertkit.run.step import StepResult, train_step
@@ -56,6 +56,8 @@ class Rehearsal(NamedTuple):
     micro_batch: list[Kernel]
     update: list[Kernel]
     """The rest of the step, once: norm, clipping, optimizers."""
+    messages: list[Message]
+    """Of a micro-batch that is not the last."""
 
     @property
     def peak(self) -> int:
@@ -83,14 +85,15 @@ def rehearse(model: nn.Module, optim: OptimConfig, shape: Shape, setting: Settin
         ]
         watch = Watch(shape.lengths)
         weights, held = watch.memory.note_all(params), watch.memory.note_all(moments)
-        marks: list[int] = []
+        marks: list[tuple[int, int]] = []
         batches = [_Marked(fake_batch(shape), watch, marks) for _ in range(NUM_MICRO_BATCHES)]
         with watch:
             result = train_step(
                 trainable.model, trainable.optimizers, batches, accelerator, seed=0, step=0, clip_norm=1.0
             )
         gradients = sum(_bytes(param) for param in params if param.requires_grad)
-        second, last = watch.kernels[marks[1] : marks[2]], watch.kernels[marks[2] :]
+        (_, _), (start, sent), (end, all_sent) = marks
+        second, last = watch.kernels[start:end], watch.kernels[end:]
         return Rehearsal(
             watch=watch,
             result=result,
@@ -101,6 +104,7 @@ def rehearse(model: nn.Module, optim: OptimConfig, shape: Shape, setting: Settin
             activations=watch.memory.peak - weights - held - gradients,
             micro_batch=second,
             update=last[len(second) :],
+            messages=watch.messages[sent:all_sent],
         )
 
 
@@ -126,12 +130,12 @@ def fake_batch(shape: Shape) -> PackedBatch:
 class _Marked:
     """A batch that notes when its micro-batch begins."""
 
-    def __init__(self, batch: PackedBatch, watch: Watch, marks: list[int]):
+    def __init__(self, batch: PackedBatch, watch: Watch, marks: list[tuple[int, int]]):
         self.batch, self.watch, self.marks = batch, watch, marks
         self.input_ids, self.target_ids = batch.input_ids, batch.target_ids
 
     def to(self, device: torch.device, non_blocking: bool = False) -> PackedBatch:
-        self.marks.append(len(self.watch.kernels))
+        self.marks.append((len(self.watch.kernels), len(self.watch.messages)))
         return self.batch.to(device, non_blocking=non_blocking)
 
 

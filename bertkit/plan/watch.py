@@ -141,7 +141,7 @@ class Watch(TorchDispatchMode):
             )
         if name in ATTENTION:
             kind, query, window = ATTENTION[name](args, kwargs)
-            pairs = _num_pairs(self.lengths, window) * query.shape[-3] / max(sum(self.lengths), 1)
+            pairs = num_pairs(self.lengths, window) * query.shape[-3] / max(sum(self.lengths), 1)
             operations = 4 * query.shape[-2] * query.shape[-1] * pairs * (2.5 if kind == "attention_backward" else 1)
             return Kernel(name, _line(), num_bytes, kind, int(operations))
         if func.overloadpacket in _PRODUCTS:
@@ -152,9 +152,10 @@ class Watch(TorchDispatchMode):
 
 
 class Memory:
-    """Bytes of the tensors that are alive, and the most there ever were."""
+    """Bytes of the tensors of a device that are alive, and the most there ever were."""
 
-    def __init__(self):
+    def __init__(self, device: str = "cuda"):
+        self.device = device
         self.now = self.peak = 0
         self._sizes: dict[int, int] = {}
 
@@ -162,9 +163,7 @@ class Memory:
         if isinstance(tensor, DTensor):
             tensor = tensor.to_local()
         storage = tensor.untyped_storage()
-        if tensor.device.type == "cpu" and "cuda" in str(torch.accelerator.current_accelerator()):
-            return
-        if storage._cdata not in self._sizes:
+        if tensor.device.type == self.device and storage._cdata not in self._sizes:
             self._sizes[storage._cdata] = size = -(-storage.nbytes() // _BLOCK) * _BLOCK
             weakref.finalize(storage, self._freed, storage._cdata)
             self.now += size
@@ -198,7 +197,7 @@ ATTENTION = {
 """Kind, query and window of the kernels whose work depends on the lengths of sequences."""
 
 
-def _num_pairs(lengths: Sequence[int], window: int | None) -> int:
+def num_pairs(lengths: Sequence[int], window: int | None) -> int:
     """How many pairs of query and key attention looks at."""
     if window is None or window < 0:
         return sum(length**2 for length in lengths)

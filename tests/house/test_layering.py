@@ -84,7 +84,7 @@ ROOMS = {
     ],
     "bertkit/cli": [
         *("bertkit/config", "bertkit/hf", "bertkit/run", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
-        *("bertkit/report", "bertkit/bench", "bertkit/demo"),
+        *("bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo"),
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
     ],
     "bertkit": ["bertkit/hf", "bertkit/evaluate", "bertkit/finetune", "bertkit/cli"],

@@ -1,0 +1,68 @@
+"""The verb plan: a recipe and GPUs enter, what a run would need and cost leaves; no GPU is asked."""
+
+import argparse
+
+from bertkit.cli.answers import add_json, answer
+
+
+def plan(parser: argparse.ArgumentParser):
+    parser.description = (
+        "Say what a pretraining recipe needs of GPUs: memory, tokens a second, hours, cost. Needs none."
+    )
+    parser.add_argument("recipe", help="name of a shipped recipe, or a YAML file")
+    parser.add_argument("changes", nargs="*", metavar="key=value", help="changes to the recipe")
+    parser.add_argument(
+        "--gpu",
+        default="A100-80",
+        metavar="NAME",
+        help="A100-40, A100-80 (default), H100, H200, B200, L4, A10G, RTX4090",
+    )
+    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="how many (1)")
+    parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp", help="how several share a model (ddp)")
+    other = parser.add_argument_group("another GPU, or another price")
+    other.add_argument("--memory", type=float, metavar="GIB", help="that a process can use")
+    other.add_argument("--tflops", type=float, metavar="X", help="peak in bf16")
+    other.add_argument("--bandwidth", type=float, metavar="GB/S", help="of its memory")
+    other.add_argument("--price", type=float, metavar="X", help="of one for an hour")
+    add_json(parser)
+    return run_plan
+
+
+def run_plan(arguments: argparse.Namespace) -> None:
+    from bertkit.config.recipe import read_recipe, shipped_recipes
+    from bertkit.plan.gpus import GPUS
+    from data_pipelines.table import nearest
+
+    if arguments.gpu not in GPUS:
+        match = nearest(arguments.gpu, list(GPUS))
+        raise ValueError(
+            f"--gpu: unknown GPU {arguments.gpu!r}"
+            + (f"; did you mean {match!r}?" if match else f"; known are {', '.join(GPUS)}")
+            + " --memory, --tflops, --bandwidth and --price describe another"
+        )
+    if arguments.gpus < 1:
+        raise ValueError(f"--gpus must be at least 1, got {arguments.gpus}")
+    given = {
+        "memory": arguments.memory,
+        "bf16_tflops": arguments.tflops,
+        "bandwidth": arguments.bandwidth,
+        "price": arguments.price,
+    }
+    for name, value in given.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"--{name.removeprefix('bf16_')} must be greater than 0, got {value}")
+    gpu = GPUS[arguments.gpu]._replace(**{name: value for name, value in given.items() if value is not None})
+    recipe = read_recipe(arguments.recipe, ["data.corpus=none", *arguments.changes])
+    if recipe.model.init is not None:
+        raise ValueError(
+            f"recipe {arguments.recipe} continues a model that you bring; plan with the recipe it was made by"
+        )
+
+    from bertkit.plan.plan import make_plan
+    from bertkit.plan.words import plan_lines
+
+    launch_file = shipped_recipes()["bert-base"].parent / "accelerate" / f"{arguments.mode}.yaml"
+    made = make_plan(
+        recipe, arguments.recipe, arguments.gpu, gpu, arguments.gpus, launch_file if arguments.gpus > 1 else None
+    )
+    answer(arguments.json, made.facts(), lambda: print("\n".join(plan_lines(made))))

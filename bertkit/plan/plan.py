@@ -1,0 +1,185 @@
+"""A recipe and GPUs enter; memory, speed, hours and cost leave, found on fake tensors in under a minute."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.config.recipe import Recipe
+from bertkit.model import MaskedLM
+from bertkit.model.build import outline_encoder
+from bertkit.plan.gpus import FRAGMENTED, HIDDEN_SHARE, LIKELY_SHARE, RESERVED_GIB, Gpu, assumptions
+from bertkit.plan.rehearsal import NUM_MICRO_BATCHES, Rehearsal, Setting, Shape, even_shape, rehearse
+from bertkit.plan.roofline import bytes_sent, host_seconds, seconds_by_kind, seconds_of, seconds_sent
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run of a recipe needs and does."""
+
+    recipe: str
+    gpu: str
+    gpus: int
+    mode: str
+    """one, ddp or fsdp."""
+    parameters: int
+    micro_batch: int
+    """Rows that a GPU computes at once."""
+    micro_batches_per_step: int
+    peak_gib: float
+    """On each GPU, of all tensors; the four below are its parts."""
+    weights_gib: float
+    gradients_gib: float
+    moments_gib: float
+    activations_gib: float
+    fits: bool
+    largest_micro_batch: int
+    mflop_per_token: float
+    kilobytes_per_token: float
+    """Read from and written to the memory of a GPU."""
+    kernels_per_step: int
+    host_waits_per_step: int
+    mixed_products: int
+    bytes_sent_per_step: int
+    """By each GPU."""
+    milliseconds_per_step: dict[str, float]
+    """By kind of work; host where it keeps the GPU waiting."""
+    tokens_per_second: float
+    """Of all GPUs, at best."""
+    hours: float | None
+    gpu_hours: float | None
+    cost: float | None
+    advice: list[str]
+    assumptions: dict[str, Any]
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def make_plan(recipe: Recipe, name: str, gpu_name: str, gpu: Gpu, num_gpus: int, launch_file: Path | None) -> Plan:
+    """Rehearse a step of the recipe, and what it would need with more rows at once."""
+    train = recipe.train
+    rows_per_gpu = math.ceil(train.global_batch / num_gpus)
+    num_rows = min(train.micro_batch, rows_per_gpu)
+    num_micro_batches = math.ceil(rows_per_gpu / num_rows)
+    setting = Setting(num_gpus, launch_file, train.precision)
+    step = _rehearsed(recipe, num_rows, setting)
+    shape = _shape(recipe, num_rows)
+
+    room = (gpu.memory - RESERVED_GIB) * _GIB / FRAGMENTED
+    kinds, sent = _milliseconds(step, gpu, num_gpus, num_micro_batches)
+    tokens_per_step = train.global_batch * recipe.data.seq_len
+    speed = tokens_per_step / (sum(kinds.values()) / 1e3)
+    hours = _hours(recipe, tokens_per_step, speed)
+    plan = Plan(
+        recipe=name,
+        gpu=gpu_name,
+        gpus=num_gpus,
+        mode="one" if num_gpus == 1 else "fsdp" if launch_file and "fsdp" in launch_file.name else "ddp",
+        parameters=step.num_parameters,
+        micro_batch=num_rows,
+        micro_batches_per_step=num_micro_batches,
+        peak_gib=step.peak / _GIB,
+        weights_gib=step.weights / _GIB,
+        gradients_gib=step.gradients / _GIB,
+        moments_gib=step.moments / _GIB,
+        activations_gib=step.activations / _GIB,
+        fits=step.peak <= room,
+        largest_micro_batch=_largest_micro_batch(recipe, num_rows, step.peak, room, setting),
+        mflop_per_token=sum(kernel.num_operations for kernel in step.micro_batch) / shape.num_tokens / 1e6,
+        kilobytes_per_token=sum(kernel.num_bytes for kernel in step.micro_batch) / shape.num_tokens / 1e3,
+        kernels_per_step=num_micro_batches * len(step.micro_batch) + len(step.update),
+        host_waits_per_step=sum(step.watch.waits.values()),
+        mixed_products=len(step.watch.mixed_products),
+        bytes_sent_per_step=sent,
+        milliseconds_per_step=kinds,
+        tokens_per_second=speed,
+        hours=hours,
+        gpu_hours=None if hours is None else hours * num_gpus,
+        cost=None if hours is None else hours * num_gpus * gpu.price,
+        advice=[],
+        assumptions=assumptions(gpu),
+    )
+    return replace(plan, advice=_advice(plan, recipe, setting, room))
+
+
+def _shape(recipe: Recipe, num_rows: int) -> Shape:
+    return even_shape(recipe.data.seq_len, num_rows, recipe.mask.rate)
+
+
+def _rehearsed(recipe: Recipe, num_rows: int, setting: Setting, recomputed: bool | None = None) -> Rehearsal:
+    model = MaskedLM(outline_encoder(recipe.model.encoder_config(recipe.tokenizer.vocab_size, pad_token_id=None)))
+    model.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing if recomputed is None else recomputed
+    return rehearse(model, recipe.optim, _shape(recipe, num_rows), setting)
+
+
+def _largest_micro_batch(recipe: Recipe, num_rows: int, peak: int, room: float, setting: Setting) -> int:
+    """By how memory grows with twice the rows; where so few need no more than the optimizer, with many more."""
+    more = 2 * num_rows
+    while (peak_of_more := _rehearsed(recipe, more, setting).peak) == peak:
+        more *= 8
+    return max(0, int(num_rows + (room - peak) * (more - num_rows) / (peak_of_more - peak)))
+
+
+def _milliseconds(step: Rehearsal, gpu: Gpu, num_gpus: int, num_micro_batches: int) -> tuple[dict[str, float], int]:
+    """Of a step by kind of work, and the bytes that it sends."""
+    kinds = {
+        kind: 1e3 * num_micro_batches * seconds for kind, seconds in seconds_by_kind(step.micro_batch, gpu).items()
+    }
+    late = max(0.0, host_seconds(step.micro_batch) - sum(seconds_by_kind(step.micro_batch, gpu).values()))
+    each = bytes_sent(step.messages, num_gpus)
+    last = bytes_sent(step.watch.messages, num_gpus) - NUM_MICRO_BATCHES * each
+    hidden = HIDDEN_SHARE * seconds_of(step.micro_batch, gpu)
+    seconds_each, seconds_last = seconds_sent(each, gpu), seconds_sent(each + last, gpu)
+    waiting = (num_micro_batches - 1) * max(0.0, seconds_each - hidden) + max(0.0, seconds_last - hidden)
+    kinds |= {
+        "host": 1e3 * num_micro_batches * late,
+        "update": 1e3 * seconds_of(step.update, gpu),
+        "messages": 1e3 * waiting,
+    }
+    return kinds, num_micro_batches * each + last
+
+
+def _hours(recipe: Recipe, tokens_per_step: int, speed: float) -> float | None:
+    train = recipe.train
+    if train.minutes is not None:
+        return train.minutes / 60
+    tokens = train.tokens if train.tokens is not None else (train.steps or 0) * tokens_per_step
+    return tokens / speed / 3600
+
+
+def _advice(plan: Plan, recipe: Recipe, setting: Setting, room: float) -> list[str]:
+    """What would help, each with the key that does it."""
+    advice = []
+    total, kinds = sum(plan.milliseconds_per_step.values()), plan.milliseconds_per_step
+    if not plan.fits and plan.largest_micro_batch:
+        advice.append(f"train.micro_batch={plan.largest_micro_batch} fits; the result is the same but for rounding")
+    if not plan.fits and not recipe.train.gradient_checkpointing:
+        peak = _rehearsed(recipe, plan.micro_batch, setting, recomputed=True).peak
+        fits = "fits" if peak <= room else "still does not fit"
+        advice.append(f"train.gradient_checkpointing=true {fits}: {peak / _GIB:.1f} GiB, about a third more time")
+    fixed = plan.weights_gib + plan.gradients_gib + plan.moments_gib
+    if not plan.fits and plan.mode == "ddp" and fixed > 0.2 * plan.peak_gib:
+        advice.append(f"accelerate/fsdp.yaml divides the {fixed:.1f} GiB of weights, gradients and moments by the GPUs")
+    if plan.micro_batch < recipe.train.micro_batch:
+        more = plan.gpus * recipe.train.micro_batch
+        advice.append(
+            f"train.global_batch={recipe.train.global_batch} leaves a GPU {plan.micro_batch} rows a step; "
+            f"{more} would give each train.micro_batch={recipe.train.micro_batch}"
+        )
+    if kinds["host"] > 0.05 * total:
+        advice.append("the GPU waits for the host: a larger train.micro_batch, or train.compile=true, helps")
+    elif kinds.get("memory", 0) > 0.2 * total and not recipe.train.compile:
+        share = kinds["memory"] / total
+        advice.append(f"{share:.0%} of the time moves memory between products: train.compile=true fuses most of it")
+    if kinds["messages"] > 0.05 * total:
+        advice.append("messages are not hidden: more rows a step (train.global_batch), or a faster link, helps")
+    if recipe.train.precision == "fp32":
+        advice.append("train.precision=bf16 multiplies several times as fast")
+    return advice
+
+
+def likely(speed: float) -> float:
+    return speed * LIKELY_SHARE
