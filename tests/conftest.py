@@ -46,6 +46,9 @@ INJECTED = {
     21: "hub names without a network, silent hubs",
     22: "wrong numbers, keys and flags",
     23: "pruning that fails half-way",
+    24: "signals to every process of a run, and to its launcher",
+    25: "a loader worker killed",
+    32: "signals after the last step, between seeds, in every stage of the demo",
 }
 _ROW = re.compile(r"Row (\d+):")
 

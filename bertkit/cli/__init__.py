@@ -44,7 +44,8 @@ VERBS: dict[str, Verb] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb. Exit codes: 0 done, 2 something the user can mend, 130 interrupted."""
+    """Run one verb. Exit codes: 0 done, 1 failed, 2 something the user can mend, 75 something that passes, 130
+    interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     try:
         return _dispatch(argv)
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         message = _told(error) if isinstance(error, OSError) else str(error)
         print(f"bertkit: {printable(message, lines=True)}", file=sys.stderr)
-        return 2
+        return _exit_code(error)
 
 
 class Parser(argparse.ArgumentParser):
@@ -169,3 +170,10 @@ def _told(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"there is no folder {path.parent}" if not path.parent.is_dir() else f"there is no {path}"
     return f"{path}: {error.strerror}"
+
+
+def _exit_code(error: Exception) -> int:
+    """What a supervisor may do about it: 75 is to try again later, 1 to look at the machine, 2 at what was asked."""
+    if isinstance(error, BlockingIOError) or getattr(error, "errno", None) == errno.EADDRINUSE:
+        return os.EX_TEMPFAIL
+    return 1 if isinstance(error, ChildProcessError) else 2

@@ -52,6 +52,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
             exit_code = train_seed(recipe, data, steps, seed, run)
             if exit_code:
                 return exit_code
+        run.steps_done()
         if accelerator.is_main_process:
             print_results(task, summarise(recipe, data))
         accelerator.wait_for_everyone()
@@ -63,6 +64,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     folder, accelerator, rows = seed_folder(recipe, seed), run.accelerator, data.rows["train"]
     if _is_done(folder):
         return 0
+    run.listen()
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
         make_places(folder)
@@ -97,6 +99,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
             if out_of_patience() and not last:
                 break
 
+        run.steps_done()
         if state.step < steps.total:
             log.say(f"stopped early: no better {deciding} in {state.stale} evaluations")
         _take_best_step(folder, state, trainable)

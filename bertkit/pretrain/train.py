@@ -56,6 +56,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     total_steps = fixed_steps(recipe, data, objective, trainable, start_seconds)
     state = resume(run.folder, trainable, LoopState(seconds=start_seconds))
     if state.step >= total_steps and (run.folder / EXPORT).is_dir():
+        run.steps_done()
         run.say(f"{run.folder} is finished: {state.step} steps; the model is in {run.folder / EXPORT}")
         return 0
 
@@ -91,6 +92,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
                 log.say(f"stopped after step {state.step}; the same command resumes from here")
                 return run.exit_code
 
+        run.steps_done()
         if scores is None:
             scores = evaluate(held_out, trainable, log, state.step, "eval")
         evaluate(old_domain, trainable, log, state.step, "old_domain")

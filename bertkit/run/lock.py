@@ -1,6 +1,7 @@
 """One process at a time owns a run folder; a killed one owns nothing."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the lock that this file is; raise a ValueError that names the holder, or wait for it.
+    """Hold the lock that this file is; raise a BlockingIOError that names the holder, or wait for it.
 
     lockf and not flock: a flock is shared with forked loader workers, which outlive a killed parent for seconds;
     this one ends with the process that took it, however it ends.
@@ -22,9 +23,15 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
     try:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise OSError(
+                    f"{path} cannot be locked ({error.strerror}); choose a folder on a disk that has locks"
+                ) from None
             holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-            raise ValueError(f"{path.parent} is in use by {holder}; wait for it, or choose another folder") from None
+            raise BlockingIOError(
+                f"{path.parent} is in use by {holder}; wait for it, or choose another folder"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _myself().encode(), 0)
         yield

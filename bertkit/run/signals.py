@@ -6,14 +6,16 @@ import signal
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ONE_REQUEST_SECONDS = 3.0
 
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within this context SIGTERM and SIGINT end the process at once, even deep inside torch, where no handler runs."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in _SIGNALS}
+    """Within this context a signal ends the process at once, even deep inside torch, where no handler runs."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in _heard()}
     try:
         yield
     finally:
@@ -22,20 +24,22 @@ def ended_by_signals() -> Iterator[None]:
 
 
 class StopSignals:
-    """Within this context SIGTERM and SIGINT only set `number`; a second signal ends the process at once."""
+    """From `listen` to `release` a signal only sets `number`; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.number = 0
         self._since = 0.0
-        self._before: dict[int, object] = {}
+        self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "StopSignals":
-        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        return self
+    def listen(self) -> None:
+        if not self._before:
+            self._before = {number: signal.signal(number, self._note) for number in _heard()}
 
-    def __exit__(self, *error: object) -> None:
+    def release(self) -> None:
+        """Signals mean again what they meant before."""
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
+        self._before = {}
 
     @property
     def exit_code(self) -> int:
@@ -43,8 +47,14 @@ class StopSignals:
         return 128 + (self.number or signal.SIGTERM)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # Ctrl-C reaches a rank twice, from the terminal and from the launcher that passes it on: that is one request.
-        if self.number and time.monotonic() - self._since > 1.0:
+        # A rank gets one request twice: from the terminal or scheduler, and from the launcher that passes it on.
+        if self.number and time.monotonic() - self._since > _ONE_REQUEST_SECONDS:
             os._exit(128 + number)
         if not self.number:
             self.number, self._since = number, time.monotonic()
+
+
+def _heard() -> list[signal.Signals]:
+    """Where a hangup is ignored, as nohup wants it, it stays ignored."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]

@@ -3,13 +3,16 @@
     with start_run(folder, recipe) as run:
         ...  # prepare the data, on each rank by itself; Ctrl-C ends it
         run.connect(recipe.train.precision, recipe.run.trackers)
-        ...  # train; SIGTERM and SIGINT only set a flag now
+        ...  # train; signals only set a flag now
+        run.steps_done()
+        ...  # score and export; Ctrl-C ends it
 
 Preparation may take hours, for which no collective operation would wait; so the ranks are connected after it.
 """
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,12 +39,25 @@ class Run:
         self._signals, self._heartbeat, self._until_exit = StopSignals(), heartbeat, until_exit
 
     def connect(self, precision: str, trackers: list[str]) -> Accelerator:
-        """Connect the ranks. From here on a signal asks to stop after the step that it comes in."""
-        self._until_exit.enter_context(self._signals)
+        """Connect the ranks, and `listen`."""
+        self._until_exit.callback(self._signals.release)
+        self.listen()
         self.accelerator = start_accelerator(self.folder, precision, trackers)
         self._until_exit.callback(self.accelerator.end_training)
         self._heartbeat.connected()
         return self.accelerator
+
+    def listen(self) -> None:
+        """From here on a signal asks to stop after the step that it comes in."""
+        self._signals.listen()
+
+    def steps_done(self) -> None:
+        """All steps are done and saved: from here on a signal ends the process, as does one that came meanwhile."""
+        self._signals.release()
+        if self._signals.number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._signals.number:
+            signal.raise_signal(self._signals.number)
 
     def asked_to_stop(self) -> bool:
         return bool(self._signals.number)
@@ -67,4 +83,19 @@ def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
             until_exit.enter_context(locked(folder / ".lock"))
             write_recipe(folder, recipe)
         heartbeat = until_exit.enter_context(RankHeartbeat())
-        yield Run(folder, is_first, heartbeat, until_exit)
+        run = Run(folder, is_first, heartbeat, until_exit)
+        try:
+            yield run
+        except RuntimeError as error:
+            raise _of_worker(error) or error from None
+
+
+def _of_worker(error: RuntimeError) -> ChildProcessError | None:
+    """A loader worker that was killed, which torch tells in the midst of whatever the run is doing."""
+    told = str(error).partition("\n")[0]
+    if "DataLoader worker" not in told:
+        return None
+    return ChildProcessError(
+        f"a loader worker ended, perhaps for lack of memory ({told}); "
+        "the same command resumes from the last checkpoint, and a smaller run.num_workers needs less"
+    )

@@ -1,5 +1,8 @@
 """Loads the micro-batches of every step, made ahead of time by worker processes."""
 
+import contextlib
+import ctypes
+import signal
 from collections.abc import Iterator
 from copy import copy
 from typing import Protocol
@@ -10,6 +13,9 @@ from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.plan import Plan, share_of_rank
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import Rows
+
+# Number of Linux's prctl(2).
+_PR_SET_PDEATHSIG = 1
 
 
 class RowCollator(Protocol):
@@ -43,10 +49,13 @@ def load_steps(
         sampler=steps,
         num_workers=num_workers,
         prefetch_factor=4 if num_workers else None,
+        worker_init_fn=_end_with_parent,
         # Without its own generator the loader would draw from the global one.
         generator=torch.Generator(),
     )
-    for step, arrays in zip(steps, batches, strict=True):
+    with _signals_blocked():
+        made_ahead = iter(batches)
+    for step, arrays in zip(steps, made_ahead, strict=True):
         yield step, [_as_tensors(batch) for batch in arrays]
 
 
@@ -65,6 +74,23 @@ def evaluation_batches(
     for start in range(0, len(mine), micro_batch):
         row_ids = mine[start : start + micro_batch]
         yield collator.collate_rows(rows.gather(row_ids), row_ids, np.zeros_like(row_ids), step=0)
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """What is started within this context never hears of them: a scheduler signals every process of a run, and a
+    worker that obeyed would take the batches away that its parent still needs to come to the end of a step."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent(worker: int) -> None:
+    """Let this worker be killed when its parent is. Elsewhere than on Linux torch looks for it every few seconds."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _as_tensors(batch: PackedBatch) -> PackedBatch:

@@ -84,7 +84,7 @@ def test_a_second_signal_ends_the_process_at_once(home, tmp_path, tried, within,
     run = home.start(tmp_path / "run", "run.num_workers=1", before=partial(take_long, begun))
     wait_until(begun.exists, run)
     run.signal(number)
-    time.sleep(3)  # within a second it would be the same wish, passed on by a launcher
+    time.sleep(4)  # within three seconds it would be the same wish, passed on by a launcher
     assert run.alive()
     run.signal(number)
     assert run.wait(within(SECONDS)) == [128 + number]

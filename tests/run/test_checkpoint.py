@@ -232,7 +232,7 @@ def test_a_second_process_is_refused_by_name_until_the_first_is_gone(tmp_path):
     code = HOLD.format(root=str(Path.cwd()), folder=str(tmp_path))
     holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(ValueError, match=f"is in use by process {holder.pid} on"), locked(tmp_path / ".lock"):
+    with pytest.raises(BlockingIOError, match=f"is in use by process {holder.pid} on"), locked(tmp_path / ".lock"):
         pass
     holder.kill()
     holder.communicate()

@@ -85,6 +85,16 @@ class Run:
         for rank in ranks or range(len(self.ranks)):
             os.kill(self.ranks[rank].pid or 0, number)
 
+    def signal_groups(self, number: int) -> None:
+        """Signal every process of the run, loader workers too, as a scheduler does it."""
+        for rank in self.ranks:
+            os.killpg(rank.pid or 0, number)
+
+    def workers(self) -> list[int]:
+        """The processes that the ranks have started."""
+        groups = {rank.pid for rank in self.ranks}
+        return [pid for pid, group in _living() if group in groups and pid not in groups]
+
     def kill(self, *ranks: int) -> None:
         for rank in ranks or range(len(self.ranks)):
             self.ranks[rank].kill()
@@ -97,7 +107,7 @@ class Run:
     def orphans(self, seconds: float = 20) -> bool:
         """Whether anything that a rank started stays. A loader worker looks for its parent every five seconds."""
         deadline = time.monotonic() + seconds
-        while any(_group_lives(rank.pid or 0) for rank in self.ranks):
+        while {group for _, group in _living()} & {rank.pid for rank in self.ranks}:
             if time.monotonic() > deadline:
                 return True
             time.sleep(0.05)
@@ -135,6 +145,9 @@ def _server() -> multiprocessing.context.BaseContext:
 def _live(argv: list[str], environment: Mapping[str, str], log: str, before: Callable[[], None] | None) -> None:
     """The life of a started process, in a group of its own with whatever it starts."""
     os.setpgid(0, 0)
+    # Whatever started the tests may ignore them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.update(environment)
     # A rank may start workers of its own, and in the way that a process of the command line does.
     multiprocessing.set_start_method("fork", force=True)
@@ -149,15 +162,16 @@ def _live(argv: list[str], environment: Mapping[str, str], log: str, before: Cal
     sys.exit(main(argv))
 
 
-def _group_lives(group: int) -> bool:
-    """Whether any process of the group still runs. One that ended, and that nobody asked how, does not: where the
-    first process of a container adopts orphans and never does, they keep their numbers."""
+def _living() -> list[tuple[int, int]]:
+    """Every process that runs, and its group. One that ended, and that nobody asked how, does not run: where the first
+    process of a container adopts orphans and never does, they keep their numbers."""
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group and state not in "ZX":
-                return True
-    return False
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+            if state not in "ZX":
+                found.append((int(stat.parent.name), int(group)))
+    return found
 
 
 def final_state(folder: Path, steps: int = STEPS) -> dict[str, str]:
