@@ -1,9 +1,11 @@
-"""Counts of work done enter, a bar on a terminal or a line now and then in a log leave."""
+"""What people see: progress as a bar on a terminal or a line now and then in a log, and output that may get lost."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 Update = Callable[[float, float | None, str], None]
 """Called with the amount done, the amount in all (None: unknown), and a short note."""
@@ -43,6 +45,45 @@ def progress_bar(title: str) -> Iterator[Update]:
 
         yield log
     print(f"{title}: done in {time.monotonic() - start:.1f} s", file=sys.stderr)
+
+
+class DroppingStream:
+    """A stream that drops what it cannot write: the reader went away, its disk is full, or it was closed."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def open_closed_streams() -> None:
+    """Where a standard stream was closed, the next file that is opened would take its place, and what libraries print
+    would end up in that file."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    # Python has none for a stream that was closed when it started.
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def silence_if_lost(stream: Any) -> None:
+    """When Python ends it flushes its streams, and fails if one of them cannot be written."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str, lines: bool = False) -> str:

@@ -1,6 +1,7 @@
 """Writes files and folders whole or not at all, and waits until they are on the disk."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,8 +26,11 @@ def write_file(path: Path, data: bytes) -> None:
 
 def append_file(path: Path, data: bytes, *, anew: bool) -> None:
     """Add to the end of a file, or write it `anew`; call `sync` once it is complete. It never follows a link."""
-    with open(os.open(path, _CREATE | (os.O_TRUNC if anew else os.O_APPEND), 0o644), "wb") as file:
-        file.write(data)
+    try:
+        with open(os.open(path, _CREATE | (os.O_TRUNC if anew else os.O_APPEND), 0o644), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -104,3 +108,19 @@ def sync(path: Path) -> None:
 
 def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def json_line(value: Any) -> str:
+    """One line of strict JSON."""
+    return json.dumps(finite(value), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """JSON has no word for what is not finite; null says that there is no number."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -48,6 +48,8 @@ INJECTED = {
     23: "pruning that fails half-way",
     24: "signals to every process of a run, and to its launcher",
     25: "a loader worker killed",
+    26: "output that cannot be written",
+    31: "losses that are not finite, in the log",
     32: "signals after the last step, between seeds, in every stage of the demo",
 }
 _ROW = re.compile(r"Row (\d+):")

@@ -1,6 +1,7 @@
 """The `bertkit` command: a verb and its arguments enter, one call and an exit code leave."""
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
@@ -11,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from bertkit.cli.answers import check_json, settle_json
 from bertkit.cli.plugins import import_plugins
-from bertkit.terminal import printable
+from bertkit.terminal import DroppingStream, open_closed_streams, printable, silence_if_lost
 
 
 class Verb(NamedTuple):
@@ -41,22 +42,39 @@ VERBS: dict[str, Verb] = {
     "plan": Verb("bertkit.cli.plan", "Say what a recipe needs of GPUs, takes and costs; no GPU is asked."),
     "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
+PRINTING = {"inspect-masks", "evaluate", "tag", "fill", "info", "bench"}
+"""Verbs that are there to print, and end when nobody reads it; the others do their work whoever reads."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 failed, 2 something the user can mend, 75 something that passes, 130
     interrupted."""
     argv = sys.argv[1:] if argv is None else argv
+    prints = next((word in PRINTING for word in argv if word in VERBS), True)
+    open_closed_streams()
+    stdout, stderr = sys.stdout, sys.stderr
+    with (
+        contextlib.redirect_stderr(DroppingStream(stderr)),
+        contextlib.redirect_stdout(stdout if prints else DroppingStream(stdout)),
+    ):
+        code = _answer(argv, prints)
+    silence_if_lost(stdout)
+    silence_if_lost(stderr)
+    return code
+
+
+def _answer(argv: list[str], prints: bool) -> int:
+    """The exit code of a verb, however it ends."""
     try:
-        return _dispatch(argv)
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt as stop:
         print(f"\nbertkit: interrupted{'; ' if stop.args else ''}{stop}", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader (head, less) closed first; silence Python's complaint about the final flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (ValueError, OSError, ImportError) as error:
+        if prints and isinstance(error, BrokenPipeError):  # the reader (head, less) has seen enough
+            return 0
         if os.environ.get("BERTKIT_TRACEBACK"):
             raise
         message = _told(error) if isinstance(error, OSError) else str(error)
@@ -176,4 +194,4 @@ def _exit_code(error: Exception) -> int:
     """What a supervisor may do about it: 75 is to try again later, 1 to look at the machine, 2 at what was asked."""
     if isinstance(error, BlockingIOError) or getattr(error, "errno", None) == errno.EADDRINUSE:
         return os.EX_TEMPFAIL
-    return 1 if isinstance(error, ChildProcessError) else 2
+    return 1 if isinstance(error, (ChildProcessError, ConnectionError)) else 2

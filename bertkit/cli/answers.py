@@ -3,11 +3,12 @@
 import argparse
 import contextlib
 import io
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from data_pipelines.durable import json_line, replace_file
 
 PRINTED = "-"
 """What `--json` without a FILE means."""
@@ -30,14 +31,12 @@ def answer(target: str | None, facts: dict[str, Any], show: Callable[[], None]) 
 
 def write_json(target: str, facts: dict[str, Any]) -> None:
     """Print the facts as one object, or put them in the place of an older file."""
-    line = _as_json(facts)
+    line = json_line(facts)
     if target == PRINTED:
         print(line, end="")
     elif Path(target).exists() and not Path(target).is_file():  # a pipe
         Path(target).write_text(line, encoding="utf-8")
     else:
-        from data_pipelines.durable import replace_file
-
         replace_file(Path(target), line.encode())
 
 
@@ -51,7 +50,7 @@ def json_lines(target: str | None) -> Iterator[Callable[[dict[str, Any], Callabl
             if target != PRINTED:
                 show()
             if target is not None:
-                print(_as_json(facts), end="", file=file, flush=True)
+                print(json_line(facts), end="", file=file, flush=True)
 
         yield answer_line
 
@@ -95,9 +94,3 @@ def _parses(parser: argparse.ArgumentParser, words: list[str]) -> bool:
     except SystemExit:
         return False
     return True
-
-
-def _as_json(facts: dict[str, Any]) -> str:
-    from bertkit.report.page import finite
-
-    return json.dumps(finite(facts), ensure_ascii=False, allow_nan=False) + "\n"

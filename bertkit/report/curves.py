@@ -196,8 +196,8 @@ def thinned(records: list[Record], most: int = MOST_POINTS) -> list[Record]:
         here = inner[len(inner) * stretch // stretches : len(inner) * (stretch + 1) // stretches]
         by_loss = [index for index in here if number(records[index], "loss") is not None] or here
         kept |= {
-            min(by_loss, key=lambda i: records[i].get("loss", 0)),
-            max(by_loss, key=lambda i: records[i].get("loss", 0)),
+            min(by_loss, key=lambda i: number(records[i], "loss") or 0),
+            max(by_loss, key=lambda i: number(records[i], "loss") or 0),
         }
     return [records[index] for index in sorted(kept)]
 

@@ -3,13 +3,12 @@
 import base64
 import hashlib
 import json
-import math
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from bertkit.report.markup import Html, join, tag
-from data_pipelines.durable import replace_file
+from data_pipelines.durable import finite, replace_file
 
 
 def document(title: str, body: Html, data: Any, scripts: list[str]) -> str:
@@ -55,17 +54,6 @@ def embedded_json(data: Any) -> str:
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
-
-
-def finite(value: Any) -> Any:
-    """JSON has no word for what is not finite; null says that there is no number."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def write_page(path: Path, page: str) -> None:

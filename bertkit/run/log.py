@@ -1,6 +1,7 @@
 """How a run goes, for people and programs: a live line, metrics.jsonl, trackers, and a word of advice."""
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,8 +54,8 @@ class RunLog:
         """One line of metrics.jsonl, the trackers, and a line for the reader where there is a text."""
         if self._folder is None:
             return
-        with open(self._folder / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, "step": step, **values}, ensure_ascii=False) + "\n")
+        line = durable.json_line({"kind": kind, "step": step, **values})
+        durable.append_file(self._folder / "metrics.jsonl", line.encode(), anew=False)
         numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, (int, float))}
         if numbers:
             self._track(numbers, step)
@@ -76,7 +77,7 @@ class RunLog:
         seconds = max(self._window_seconds, 1e-9)
         seconds_per_step = (self._state.seconds - self._seconds_before) / (done - self._first_step)
         values = {
-            "loss": self._loss_sum / max(self._loss_targets, 1),
+            "loss": self._loss_sum / self._loss_targets if self._loss_targets else math.nan,
             "lr": lr,
             "grad_norm": result.grad_norm,
             "tokens": self._state.tokens,
@@ -149,7 +150,9 @@ def _sentence(done: int, total_steps: int, values: dict[str, Any], left: float) 
     minutes, seconds = divmod(round(left), 60)
     hours, minutes = divmod(minutes, 60)
     clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    learned = "" if math.isnan(values["loss"]) else f"loss {values['loss']:.3f}  "
+    skipped = f"skipped {values['skipped']}, not finite  " if values["skipped"] else ""
     return (
-        f"step {done}/{total_steps}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
+        f"step {done}/{total_steps}  {learned}{skipped}{values['tokens_per_second']:,.0f} tokens/s  "
         f"{values['share_of_peak']:.0%} of peak  input {values['input_stall']:.0%}  left {clock}"
     )

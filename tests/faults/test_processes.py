@@ -1,13 +1,12 @@
 """How many processes train, and how many read ahead, changes nothing; two runs never share a folder."""
 
-import os
 import signal
 from functools import partial
 
 import pytest
 import safetensors.torch
 import torch
-from runs import EVERY, STEPS, dawdle, final_state, kill_before_step, newest, reached, wait_until
+from runs import EVERY, STEPS, dawdle, final_state, kill_before_step, newest, poison_steps, reached, wait_until
 
 from bertkit.run.checkpoint import checkpoints
 
@@ -57,34 +56,6 @@ def test_what_is_not_finite_on_one_rank_is_skipped_by_all(home, tmp_path, tried,
         assert metrics.count('"skipped": 1') == 2
         tried()
     assert ends[0] == ends[1]
-
-
-def poison_steps(what: str, steps: tuple[int, ...]) -> None:
-    """The last micro-batch of these steps has a loss, or one number of a gradient, that is not finite."""
-    from bertkit.model import MaskedLM
-    from bertkit.run import loop
-
-    ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    real_step, real_loss = loop.train_step, MaskedLM.loss
-    now, losses = -1, 0
-
-    def train_step(*arguments, **options):
-        nonlocal now, losses
-        now, losses = options["step"], 0
-        return real_step(*arguments, **options)
-
-    def loss(self, batch):
-        nonlocal losses
-        losses += 1
-        value = real_loss(self, batch)
-        if now not in steps or rank != ranks - 1 or losses * ranks != 2:
-            return value
-        if what == "loss":
-            return value * float("nan")
-        value.register_hook(lambda gradient: gradient * float("inf"))
-        return value
-
-    loop.train_step, MaskedLM.loss = train_step, loss
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

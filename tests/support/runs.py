@@ -198,6 +198,34 @@ def kill_before_step(step: int) -> None:
     loop.train_step = train_step
 
 
+def poison_steps(what: str, steps: tuple[int, ...]) -> None:
+    """The last micro-batch of these steps has a loss, or one number of a gradient, that is not finite."""
+    from bertkit.model import MaskedLM
+    from bertkit.run import loop
+
+    ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    real_step, real_loss = loop.train_step, MaskedLM.loss
+    now, losses = -1, 0
+
+    def train_step(*arguments, **options):
+        nonlocal now, losses
+        now, losses = options["step"], 0
+        return real_step(*arguments, **options)
+
+    def loss(self, batch):
+        nonlocal losses
+        losses += 1
+        value = real_loss(self, batch)
+        if now not in steps or rank != ranks - 1 or losses * ranks != 2:
+            return value
+        if what == "loss":
+            return value * float("nan")
+        value.register_hook(lambda gradient: gradient * float("inf"))
+        return value
+
+    loop.train_step, MaskedLM.loss = train_step, loss
+
+
 def dawdle() -> None:
     """Let every step take a while, so that what a test saw of a run is still true when it acts."""
     from bertkit.run import loop
