@@ -87,15 +87,17 @@ def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
         try:
             yield run
         except RuntimeError as error:
-            raise _of_worker(error) or error from None
+            raise _lost(error) or error from None
 
 
-def _of_worker(error: RuntimeError) -> ChildProcessError | None:
-    """A loader worker that was killed, which torch tells in the midst of whatever the run is doing."""
+def _lost(error: RuntimeError) -> OSError | None:
+    """Another process that was killed, of which torch tells in the midst of whatever the run is doing."""
     told = str(error).partition("\n")[0]
-    if "DataLoader worker" not in told:
-        return None
-    return ChildProcessError(
-        f"a loader worker ended, perhaps for lack of memory ({told}); "
-        "the same command resumes from the last checkpoint, and a smaller run.num_workers needs less"
-    )
+    if "DataLoader worker" in told:
+        return ChildProcessError(
+            f"a loader worker ended, perhaps for lack of memory ({told}); "
+            "the same command resumes from the last checkpoint, and a smaller run.num_workers needs less"
+        )
+    if "gloo" in told and "by peer" in told:
+        return ConnectionError("another rank was lost; its own output says why, and the same command resumes")
+    return None

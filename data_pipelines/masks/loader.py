@@ -2,9 +2,12 @@
 
 import contextlib
 import ctypes
+import multiprocessing
 import signal
 from collections.abc import Iterator
 from copy import copy
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import Protocol
 
 import numpy as np
@@ -53,8 +56,11 @@ def load_steps(
         # Without its own generator the loader would draw from the global one.
         generator=torch.Generator(),
     )
+    others = set(multiprocessing.active_children())
     with _signals_blocked():
         made_ahead = iter(batches)
+    # When Python ends it would ask a worker that still runs to end, and wait; but workers do not listen.
+    Finalize(made_ahead, _kill, args=(set(multiprocessing.active_children()) - others,), exitpriority=1)
     for step, arrays in zip(steps, made_ahead, strict=True):
         yield step, [_as_tensors(batch) for batch in arrays]
 
@@ -91,6 +97,11 @@ def _end_with_parent(worker: int) -> None:
     """Let this worker be killed when its parent is. Elsewhere than on Linux torch looks for it every few seconds."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _kill(workers: set[BaseProcess]) -> None:
+    for worker in workers:
+        worker.kill()
 
 
 def _as_tensors(batch: PackedBatch) -> PackedBatch:
