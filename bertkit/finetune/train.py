@@ -64,7 +64,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     folder, accelerator, rows = seed_folder(recipe, seed), run.accelerator, data.rows["train"]
     if _is_done(folder):
         return 0
-    run.listen()
+    run.catch_signals()
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
         make_places(folder)

@@ -24,14 +24,14 @@ def ended_by_signals() -> Iterator[None]:
 
 
 class StopSignals:
-    """From `listen` to `release` a signal only sets `number`; a second one ends the process at once."""
+    """From `catch` to `release` a signal only sets `number`; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.number = 0
         self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
-    def listen(self) -> None:
+    def catch(self) -> None:
         if not self._before:
             self._before = {number: signal.signal(number, self._note) for number in _heard()}
 

@@ -39,17 +39,17 @@ class Run:
         self._signals, self._heartbeat, self._until_exit = StopSignals(), heartbeat, until_exit
 
     def connect(self, precision: str, trackers: list[str]) -> Accelerator:
-        """Connect the ranks, and `listen`."""
+        """Connect the ranks, and `catch_signals`."""
         self._until_exit.callback(self._signals.release)
-        self.listen()
+        self.catch_signals()
         self.accelerator = start_accelerator(self.folder, precision, trackers)
         self._until_exit.callback(self.accelerator.end_training)
         self._heartbeat.connected()
         return self.accelerator
 
-    def listen(self) -> None:
+    def catch_signals(self) -> None:
         """From here on a signal asks to stop after the step that it comes in."""
-        self._signals.listen()
+        self._signals.catch()
 
     def steps_done(self) -> None:
         """All steps are done and saved: from here on a signal ends the process, as does one that came meanwhile."""

@@ -15,7 +15,7 @@ from bertkit.run.signals import StopSignals
 def test_a_signal_sets_a_flag_and_nothing_else(number, code):
     before = signal.getsignal(number)
     signals = StopSignals()
-    signals.listen()
+    signals.catch()
     os.kill(os.getpid(), number)
     os.kill(os.getpid(), number)  # the launcher passes Ctrl-C on
     signals.release()
@@ -34,7 +34,7 @@ sys.path.insert(0, sys.argv[1])
 from bertkit.run import signals
 signals._ONE_REQUEST_SECONDS = 0.0
 stop = signals.StopSignals()
-stop.listen()
+stop.catch()
 print("ready", flush=True)
 while not stop.number:
     time.sleep(0.01)
