@@ -3,7 +3,6 @@
 # L subwords of a row, M answers of a batch, K labels
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,55 +11,40 @@ from torch import Tensor
 
 from bertkit.finetune.tasks.task import Ask
 from bertkit.finetune.windows import Row
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.plan import Plan, share_of_rank
 
 MAX_TOKENS = 4096
 """Subwords computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
 
 
-# T pieces in the pack, S rows, M answers
-@dataclass(frozen=True)
-class LabeledBatch:
-    input_ids: Any
-    """(T,)"""
-    position_ids: Any
-    """(T,) place of each piece in its row."""
-    cu_seqlens: Any
-    """(S+1,) int32 borders of the rows."""
-    max_seqlen: int
-    target_index: Any
-    """(M,) where answers are read."""
-    target_ids: Any
-    """(M,) the right labels; zeros where nobody knows them."""
-
-    def to(self, device: torch.device, non_blocking: bool = False) -> "LabeledBatch":
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return LabeledBatch(
-            **{k: v if isinstance(v, int) else v.to(device, non_blocking=non_blocking) for k, v in values.items()}
-        )
-
-
-def collate(rows: Sequence[Row]) -> LabeledBatch:
-    """Lay rows end to end. Targets that nobody knows are zeros."""
+def collate(rows: Sequence[Row]) -> PackedBatch:
+    """Lay rows end to end."""
     lengths = np.array([len(row.ids_L) for row in rows], np.int64)
     borders = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=borders[1:])
     num_answers = [len(row.index_M) for row in rows]
     target_index = np.concatenate([row.index_M for row in rows]) + np.repeat(borders[:-1], num_answers)
-    targets = [row.target_M for row in rows if row.target_M is not None]
-    return LabeledBatch(
-        input_ids=torch.from_numpy(np.concatenate([row.ids_L for row in rows])),
+    return PackedBatch(
+        input_ids=_joined([row.ids_L for row in rows]),
         position_ids=torch.from_numpy(np.arange(borders[-1]) - np.repeat(borders[:-1], lengths)),
         cu_seqlens=torch.from_numpy(borders.astype(np.int32)),
         max_seqlen=int(lengths.max()),
         target_index=torch.from_numpy(target_index),
-        target_ids=torch.from_numpy(np.concatenate(targets) if targets else np.zeros_like(target_index)),
+        target_ids=_joined([row.target_M for row in rows]),
+        token_type_ids=_joined([row.type_L for row in rows]),
     )
+
+
+def _joined(arrays: list[np.ndarray | None]) -> Tensor | None:
+    """One array of those of all rows, where rows have any."""
+    known = [array for array in arrays if array is not None]
+    return torch.from_numpy(np.concatenate(known)) if known else None
 
 
 def training_batches(
     rows: Sequence[Row], plan: Plan, steps: range, share: tuple[int, int], micro_batch: int
-) -> Iterator[tuple[int, list[LabeledBatch]]]:
+) -> Iterator[tuple[int, list[PackedBatch]]]:
     """The micro-batches of each step for one rank (its number, and how many there are), a function of the plan alone.
     Rows of a step are grouped by length."""
     lengths = np.array([len(row.ids_L) for row in rows])
@@ -78,7 +62,7 @@ def asking(target_logits: Callable[[Any], Tensor], device: Any, max_tokens: int 
     @torch.inference_mode()
     def ask(rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
         for chosen in by_length(rows, max_tokens):
-            yield chosen, target_logits(collate([rows[index] for index in chosen]).to(torch.device(device))).float()
+            yield chosen, target_logits(collate([rows[index] for index in chosen]).to(device)).float()
 
     return ask
 

@@ -82,12 +82,11 @@ def find_start(given: Given | None, like: str, head: str, labeled: Labeled, fold
 
     def build(seed: int) -> ModelWithHead:
         encoder_seed, head_seed = (fold(seed, index) % 2**63 for index in range(2))
-        if given is None or not given.trained:
-            return HEADS[head](build_encoder(config, encoder_seed), labeled.labels, head_seed)
-        model = load(given.folder)
+        model = load(given.folder) if given is not None and given.trained else build_encoder(config, encoder_seed)
         if isinstance(model, ModelWithHead) and model.kind == head:
             return model
-        return HEADS[head](model.encoder, labeled.labels, head_seed)
+        labels = [labeled.labels] if labeled.labels else []
+        return HEADS[head](model.encoder, *labels, head_seed)
 
     fingerprint = _sha256(given.folder.glob("*.safetensors")) if given is not None and given.trained else ""
     return Start(tokenizer, config, build, fingerprint)

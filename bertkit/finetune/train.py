@@ -39,7 +39,8 @@ def finetune(recipe: FinetuneRecipe) -> int:
     check_labels(given, labeled.labels)
     with start_run(folder, recipe) as run:
         start = find_start(given, recipe.model.like, task.head, labeled, folder, run.say)
-        check_facts(folder, start.facts(labeled))
+        facts = start.facts(labeled)
+        check_facts(folder, facts)
         for note in labeled.notes:
             run.say(note)
         if all(_is_done(seed_folder(recipe, seed)) for seed in recipe.run.seeds) and _is_done(folder):
@@ -47,7 +48,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
             run.say(f"{folder} is finished: {seeds}; the model is in {folder / EXPORT}")
         accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
         data = make_tuning_data(task, labeled, start, recipe.data)
-        steps = fix_steps(folder, data, recipe.train, accelerator)
+        steps = fix_steps(folder, facts, len(data.rows["train"]), recipe.train, accelerator)
         for seed in recipe.run.seeds:
             exit_code = train_seed(recipe, data, steps, seed, run)
             if exit_code:
@@ -76,9 +77,10 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     def out_of_patience() -> bool:
         return 0 < recipe.train.patience <= state.stale
 
-    left = range(state.step, state.step if out_of_patience() else steps.total)
+    remaining = range(state.step, state.step if out_of_patience() else steps.total)
     share = (accelerator.process_index, accelerator.num_processes)
-    batches_of_steps = training_batches(rows, Plan(len(rows), steps.batch, seed), left, share, recipe.train.micro_batch)
+    plan = Plan(len(rows), steps.batch, seed)
+    batches_of_steps = training_batches(rows, plan, remaining, share, recipe.train.micro_batch)
     rules = StepRules(total_steps=steps.total, seed=seed, optim=recipe.optim, train=recipe.train)
     eval_every = max(1, math.ceil(len(rows) / steps.batch) // recipe.eval.per_epoch)
     deciding = data.task.deciding(data.labeled)

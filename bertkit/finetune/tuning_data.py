@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accelerate import Accelerator
 
@@ -54,15 +54,16 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
     return TuningData(task, labeled, start, form, rows)
 
 
-def fix_steps(folder: Path, data: TuningData, section: TuneSection, accelerator: Accelerator) -> Steps:
-    """The steps that the run's folder tells of; a new run counts them and writes them there."""
-    facts = agree_on(accelerator, read_facts(folder))
-    if facts is None:
-        num_rows, ranks = len(data.rows["train"]), accelerator.num_processes
+def fix_steps(
+    folder: Path, facts: dict[str, Any], num_rows: int, section: TuneSection, accelerator: Accelerator
+) -> Steps:
+    """The steps as the run's folder has them beside its other facts; a new run counts them and writes all there."""
+    known = agree_on(accelerator, read_facts(folder))
+    if known is None:
+        ranks = accelerator.num_processes
         # A step of more rows than there are would show one sentence twice; few sentences make small steps.
         batch = min(section.global_batch, math.ceil(num_rows / ranks) * ranks)
-        total = math.ceil(section.epochs * num_rows / batch)
-        facts = {**data.start.facts(data.labeled), "batch": batch, "total_steps": total}
+        known = {**facts, "batch": batch, "total_steps": math.ceil(section.epochs * num_rows / batch)}
         if accelerator.is_main_process:
-            write_facts(folder, facts)
-    return Steps(int(facts["batch"]), int(facts["total_steps"]))
+            write_facts(folder, known)
+    return Steps(int(known["batch"]), int(known["total_steps"]))

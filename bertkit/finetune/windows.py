@@ -42,6 +42,8 @@ class Row(NamedTuple):
     """Whose row this is, as a place in the list of sentences."""
     target_M: np.ndarray | None = None
     """The right answers, in training."""
+    type_L: np.ndarray | None = None
+    """Which of two texts each subword is of, 0 or 1, where a task reads pairs."""
 
 
 class RowForm(NamedTuple):

@@ -27,6 +27,8 @@ class PackedBatch:
     """(M,) what a masked position holds now: 0 [MASK], 1 a random token, 2 the token itself."""
     target_starts_word: Any = None
     """(M,) whether a masked token is the first of its word."""
+    token_type_ids: Any = None
+    """(T,) which of two texts a token is of, 0 or 1; None where a sequence is one text."""
 
     def to(self, device, non_blocking: bool = False) -> "PackedBatch":
         return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))

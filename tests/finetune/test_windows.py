@@ -127,3 +127,10 @@ def test_batches_hold_every_row_once_and_equal_lengths_side_by_side():
     batch = collate([rows[i] for i in chosen[0]])
     assert batch.input_ids[batch.cu_seqlens[:-1].long()].tolist() == [101] * len(chosen[0])
     assert (batch.target_index.diff() > 0).all()
+
+
+def test_a_batch_tells_the_two_texts_of_its_rows_apart():
+    (row,) = rows_of(text_rows, form(16), encoded([3]))
+    pair = row._replace(type_L=np.array([0, 0, 0, 1, 1]))
+    assert collate([pair, pair]).token_type_ids.tolist() == [0, 0, 0, 1, 1] * 2
+    assert collate([row]).token_type_ids is None

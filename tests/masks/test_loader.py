@@ -43,7 +43,8 @@ def load(folder, first=0, last=12, **options):
 
 
 def plain(batch):
-    return [getattr(batch, field.name) for field in fields(batch)]
+    values = [getattr(batch, field.name) for field in fields(batch)]
+    return [value for value in values if value is not None]
 
 
 def assert_same(one, other):
