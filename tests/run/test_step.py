@@ -120,7 +120,7 @@ def replicated_run() -> dict:
 def on_two_ranks(story: str) -> dict:
     """What the first of two processes returns from a function of this file."""
     code = f"import json, torch; torch.set_num_threads(1); import test_step; print(json.dumps(test_step.{story}()))"
-    return json.loads(run_ranks(code, 2)[0])
+    return json.loads(run_ranks(code, 2)[0].splitlines()[-1])  # some versions of torch greet first
 
 
 def test_two_processes_step_exactly_as_one_and_skip_together():
