@@ -15,7 +15,7 @@ from bertkit.model.packing import Packed, computed_packed
 class Encoder(nn.Module):
     """Token ids to hidden states. A family says what its blocks compute; the rest of the house knows this much of it.
 
-    A family sets `tokens` and `layers`, and defines `encode`, `initial` and `attention_weights`.
+    A family sets `tokens` and `layers` and defines `encode`; `initial` and `attention_weights` where they differ.
     """
 
     kind: ClassVar[str] = "bare"
@@ -59,13 +59,13 @@ class Encoder(nn.Module):
 
     def initial(self, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
         """Initial values of a matrix of this encoder, or of a head on it, by its name."""
-        raise NotImplementedError
+        return torch.empty(shape).normal_(std=self.config.initializer_range, generator=generator)
 
     def attention_weights(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
         """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
-        raise NotImplementedError
+        raise ValueError(f"a {type(self).__name__} shows no attention weights")
 
     def checkpointed(self, layer: nn.Module, hidden_TD: Tensor, *rest: Any) -> Tensor:
         """A block's output, recomputed in the backward pass where that is asked for."""
