@@ -13,7 +13,7 @@ from torch import Tensor
 def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_M: Tensor) -> Tensor:
     """The summed loss of predicting `target_M` by `hidden_MD @ weight_VD.T + bias_V`, a scalar in float32."""
     device = hidden_MD.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):
         # Precision is chosen before the operator: autocast inside it would reach the products of the forward pass, but
         # neither the tensors saved for the backward pass nor the outline that a compiler traces.
         hidden_MD = hidden_MD.to(torch.get_autocast_dtype(device))
