@@ -209,6 +209,12 @@ def test_every_room_is_in_the_tree():
         assert rooms <= named, f"the tree lacks {rooms - named}"
 
 
+def test_every_folder_of_tests_is_in_its_table():
+    told = {name for row in tables(CHECKOUT / "tests" / "README.md")[0] for name in inline_code(row[0])}
+    found = {path.parent.name for path in (CHECKOUT / "tests").glob("*/*.py")}
+    assert found <= told, f"tests/README.md lacks {found - told}"
+
+
 @each_page
 def test_links_and_pictures_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
