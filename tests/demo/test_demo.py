@@ -1,4 +1,4 @@
-"""The demo runs from end to end, goes on from what is there, and says how to go on or to do the same oneself."""
+"""The demo runs from end to end, resumes from what is there, and says how to do the same with your own files."""
 
 import re
 import shlex
@@ -11,6 +11,7 @@ from grammar import write_conll, write_corpus
 
 from bertkit.cli import VERBS, Parser, main
 from bertkit.demo import stages as demo_module
+from bertkit.demo.folder import agreed_minutes
 from bertkit.demo.stages import COMMANDS
 from data_pipelines.demo.corpus import CORPUS, DEV, TRAIN
 
@@ -77,9 +78,10 @@ def test_a_log_has_no_escape_codes_and_80_columns(again):
     assert max(map(len, told)) <= 80
 
 
-def test_another_number_of_minutes_needs_another_folder(finished, capsys):
-    assert main(["demo", "--minutes", "7", "--dir", str(finished)]) == 2
-    assert "holds a demo of 0.02 minutes" in capsys.readouterr().err
+def test_another_number_of_minutes_needs_another_folder(tmp_path):
+    assert agreed_minutes(tmp_path / "demo", 3.0) == agreed_minutes(tmp_path / "demo", None) == 3.0
+    with pytest.raises(ValueError, match="a demo of 3 minutes"):
+        agreed_minutes(tmp_path / "demo", 7.0)
 
 
 def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path, capsys):

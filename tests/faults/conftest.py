@@ -41,5 +41,5 @@ def killed(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def at_step_10(killed: Path, tmp_path: Path) -> Path:
-    """A copy of it to go on with."""
+    """A copy of it to resume."""
     return shutil.copytree(killed, tmp_path / "run")

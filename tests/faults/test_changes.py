@@ -1,4 +1,4 @@
-"""A run goes on only with what it began with, and a model only with what fits it."""
+"""A run resumes only with what it began with, and a model only with what fits it."""
 
 import shutil
 
@@ -36,7 +36,7 @@ def test_another_recipe_is_refused_by_key(home, at_step_10, tried, capsys, chang
 
 
 def test_another_text_is_refused(home, at_step_10, tmp_path, tried, capsys):
-    """Row 13: by what it says, not by where it lies; one that only moved goes on."""
+    """Row 13: by what it says, not by where it lies; a run whose corpus only moved resumes."""
     for count, seed in ((101, 0), (100, 1)):
         write_corpus(tmp_path / "text.txt", count, seed)
         assert main(Home(tmp_path / "text.txt", home.cache).argv(at_step_10)) == 2

@@ -16,7 +16,7 @@ from bertkit.run.checkpoint import checkpoints, load_checkpoint
 
 
 def test_a_disk_that_is_full_while_saving_keeps_what_was_there(home, expected, at_step_10, tried):
-    """Row 6: files may not grow beyond a limit, as on a full disk; afterwards the run goes on."""
+    """Row 6: files may not grow beyond a limit, as on a full disk; afterwards the run resumes."""
     before = contents(at_step_10 / "checkpoints")
     run = home.start(at_step_10, before=partial(limit_files, 500_000))
     assert run.wait() == [2], run.said()
@@ -127,7 +127,7 @@ def test_a_missing_parent_is_made(home, tmp_path):
 @counts(everyday=2, full=1000)
 @pytest.mark.timeout(1800)
 def test_a_prune_that_fails_half_way_costs_nothing(home, expected, killed, tmp_path, tried, count):
-    """Row 23: each rename and delete of a prune fails once; the run warns, goes on and ends in the same bits."""
+    """Row 23: each rename and delete of a prune fails once; the run warns, continues and ends in the same bits."""
     saved = 3 * EVERY
     shutil.copytree(killed, tmp_path / "recorded")
     home.start(tmp_path / "recorded", before=partial(record_changes, saved, tmp_path / "changes")).wait()

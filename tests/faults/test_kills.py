@@ -1,4 +1,4 @@
-"""A killed run goes on to the same bits and loses no more than one checkpoint interval."""
+"""A killed run resumes to the same bits and loses no more than one checkpoint interval."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_kills_at_awkward_steps_change_nothing(home, undisturbed, expected, tmp_
         begun = newest(folder)
         run = home.start(folder, before=partial(note_rows, log, step))
         assert run.wait() == [0 if step is None else -signal.SIGKILL], run.said()
-        # What came after the checkpoint that the next process goes on from was lost, and is done again.
+        # What came after the checkpoint that the next process resumes from was lost, and is done again.
         seen = {at: row_ids for at, row_ids in seen.items() if at < begun}
         for line in log.read_text().splitlines():
             at, row_ids = line.split(" ", 1)
@@ -162,17 +162,17 @@ def test_a_rank_whose_peer_is_killed_ends_soon_and_the_run_goes_on(home, expecte
 @pytest.mark.parametrize("victim", [0, 1])
 @counts(everyday=5, full=SILENT_BEATS)
 def test_a_rank_that_waits_for_one_that_never_comes_ends_soon(home, tmp_path, tried, within, victim, count):
-    """Row 5: killed before the ranks have met, when nothing yet connects them; every day with less patience."""
+    """Row 5: killed before the ranks are connected; the everyday count has less patience."""
     folder = tmp_path / "run"
-    run = home.start(folder, ranks=2, before=partial(die_before_meeting, victim, count, tmp_path / "gone"))
+    run = home.start(folder, ranks=2, before=partial(die_before_connecting, victim, count, tmp_path / "gone"))
     codes = run.wait(within(60))
     assert codes[victim] == -signal.SIGKILL
     assert codes[1 - victim] not in (None, 0), run.said()
     tried()
 
 
-def die_before_meeting(victim: int, beats: int, gone: Path) -> None:
-    """Be killed where the ranks would meet; the other one loses patience after that only, however slow the machine."""
+def die_before_connecting(victim: int, beats: int, gone: Path) -> None:
+    """Be killed where the ranks would connect; only then does the other one lose patience, however slow the machine."""
     from bertkit.run import heartbeat, start
 
     real = start.start_accelerator

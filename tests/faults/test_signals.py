@@ -106,7 +106,7 @@ def test_a_rank_that_waits_for_another_ends_at_once(home, tmp_path, tried, numbe
 
 
 def keep_waiting(waits: Path) -> None:
-    """The first rank does not come to the meeting; the second says when it goes there."""
+    """The first rank never connects; the second says when it tries to."""
     from bertkit.run import start
 
     real = start.start_accelerator

@@ -24,8 +24,6 @@ KNOWN_FILES: set[str] = set()
 KNOWN_FOLDERS: set[str] = set()
 KNOWN_FUNCTIONS: set[str] = set()
 KNOWN_UNTESTED = {
-    "bertkit/bench/prepare.py",
-    "bertkit/demo/folder.py",
     "data_pipelines/vocab/tokenizer_file.py",
 }
 KNOWN_BRANCHES: set[str] = set()

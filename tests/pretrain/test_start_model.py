@@ -1,4 +1,4 @@
-"""Training goes on from a published folder; new words enter its vocabulary and begin as the mean of their pieces."""
+"""Training continues from a published folder; new words enter its vocabulary as the mean of their old subwords."""
 
 import json
 from pathlib import Path
