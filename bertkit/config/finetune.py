@@ -36,6 +36,10 @@ class LabeledSection(TaggedConfig):
     """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
     are read off the first."""
 
+    legal_spans: bool = True
+    """Predict only tag sequences that the scheme allows, of those the most probable one. false: each word's best tag
+    by itself, even an I- that continues nothing."""
+
     def __post_init__(self):
         check_bounds(self)
         if not self.train:

@@ -2,13 +2,15 @@
 
 # W words over all sentences, M answers, K labels
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bertkit.finetune.windows import Row
+from data_pipelines.labels.decoding import legal_labels, span_probabilities, tag_rules
+from data_pipelines.labels.schemes import Scheme, parse
 from data_pipelines.labels.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -17,19 +19,52 @@ if TYPE_CHECKING:
     from bertkit.finetune.tasks.task import Ask
 
 
+LEGAL_SPANS = "legal_spans"
+"""The setting that keeps tags to the rules of their scheme."""
+
+
+class Confidence(NamedTuple):
+    words: list[float]
+    """The probability of each word's label."""
+    spans: dict[tuple[int, int], float] | None = None
+    """The probability of each span as a whole, by its first word and the one after its last; None without rules."""
+
+
 def predict_labels(
-    ask: "Ask", sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str]
-) -> list[tuple[list[str], list[float]]]:
-    """For each sentence the likeliest label of every word, and its probability."""
+    ask: "Ask", sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]
+) -> list[tuple[list[str], Confidence]]:
+    """For each sentence the likeliest label of every word, or, of span tags, the likeliest sequence that the rules of
+    their scheme allow."""
     if not rows:
-        return [([], []) for _ in sentences]
+        return [([], Confidence([])) for _ in sentences]
     num_words = [len(sentence.words) for sentence in sentences]
     logits_WK = word_logits(ask, num_words, rows)
-    best_W = logits_WK.argmax(dim=1)
-    probability_W = logits_WK.softmax(dim=1).gather(1, best_W[:, None])[:, 0].tolist()
-    label_W = [labels[index] for index in best_W.tolist()]
+    rules = tag_rules(labels, _scheme(labels, settings))
+    spans_S: Sequence[dict[tuple[int, int], float] | None]
+    if rules is None:
+        best_W = logits_WK.argmax(dim=1)
+        probability_W = logits_WK.softmax(dim=1).gather(1, best_W[:, None])[:, 0].tolist()
+        best, spans_S = best_W.tolist(), [None] * len(sentences)
+    else:
+        scores_WK = logits_WK.cpu().numpy()
+        label_W = legal_labels(scores_WK, num_words, rules)
+        confidence_W, spans_S = span_probabilities(scores_WK, num_words, label_W, rules)
+        best, probability_W = label_W.tolist(), confidence_W.tolist()
     borders = pairwise([0, *accumulate(num_words)])
-    return [(label_W[start:end], probability_W[start:end]) for start, end in borders]
+    return [
+        ([labels[index] for index in best[start:end]], Confidence(probability_W[start:end], spans))
+        for (start, end), spans in zip(borders, spans_S, strict=True)
+    ]
+
+
+def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:
+    """Whose rules hold. Our spans are IOB2. A folder of another maker does not say whether its B- and I- are IOB1 or
+    IOB2, so its tags stay as they are, unless its labels can only be BIOES."""
+    bioes = any(parsed and parsed[0] in "ES" for parsed in map(parse, labels))
+    ours = "format" in settings and settings.get("scheme") != "plain"
+    if not settings.get(LEGAL_SPANS, bioes or ours):
+        return "plain"
+    return "bioes" if bioes else "iob2"
 
 
 def word_logits(ask: "Ask", num_words: Sequence[int], rows: Sequence[Row]) -> "Tensor":

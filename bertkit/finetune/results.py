@@ -24,19 +24,22 @@ from data_pipelines import durable
 SCORES = "scores.json"
 
 
-def evaluate(data: TuningData, part: str, trainable: Trainable) -> tuple[Scores, list[Any]]:
-    """Scores and predictions of one part of the data. All ranks take part."""
-    predicted = _predict(data, part, trainable)
+def evaluate(
+    data: TuningData, part: str, trainable: Trainable, settings: dict[str, Any] | None = None
+) -> tuple[Scores, list[Any]]:
+    """Scores and predictions of one part of the data, with other settings than the data's if given. All ranks take
+    part."""
+    predicted = _predict(data, part, trainable, data.labeled.settings if settings is None else settings)
     return data.task.score(data.labeled, data.sentences(part), predicted), predicted
 
 
-def _predict(data: TuningData, part: str, trainable: Trainable) -> list[Any]:
+def _predict(data: TuningData, part: str, trainable: Trainable, settings: dict[str, Any]) -> list[Any]:
     """A prediction for each sentence, the same on every rank; the ranks share the sentences."""
     sentences = data.sentences(part)
     with evaluating(trainable) as (target_logits, device, rank, ranks):
         rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
         ask = asking(target_logits, device)
-        predictions = data.task.predict(ask, sentences[rank::ranks], rows, data.labeled.labels)
+        predictions = data.task.predict(ask, sentences[rank::ranks], rows, data.labeled.labels, settings)
     mine = [prediction for prediction, _ in predictions]
     shares = [agree_on(trainable.accelerator, mine, source) for source in range(ranks)]
     return [shares[index % ranks][index // ranks] for index in range(len(sentences))]
@@ -50,6 +53,8 @@ def finish_seed(
     for part in ("dev", "test"):
         if data.rows[part]:
             scores, predicted = evaluate(data, part, trainable)
+            for name, settings in data.task.other_settings(data.labeled.settings).items():
+                scores[name] = evaluate(data, part, trainable, settings)[0]
             found[part] = scores | data.task.mistakes(data.sentences(part), predicted, recipe.eval.worst)
             line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
             log.record(f"best_{part}", found["step"], scores, line)
@@ -60,8 +65,8 @@ def finish_seed(
         with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
             save(trained.model.eval(), unfinished, data.start.tokenizer)
             durable.write_file(unfinished / "README.md", tagger_card(recipe, data, found).encode())
-            settings = settings_bytes(recipe.task, data.form.max_length, data.labeled.settings)
-            durable.write_file(unfinished / SETTINGS, settings)
+            remembered = settings_bytes(recipe.task, data.form.max_length, data.labeled.settings)
+            durable.write_file(unfinished / SETTINGS, remembered)
         # Last: a seed with scores is a seed that is done.
         durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))
     trainable.accelerator.wait_for_everyone()

@@ -40,6 +40,7 @@ class Tagger:
         tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, model.config.vocab_size, path)
         self.labels = model.labels
+        self._settings = settings
         self._read = _reader(self.task, settings, path)
         self._encode = WordEncoder(tokenizer)
         length = settings.get("max_length", _USUAL_LENGTH)
@@ -62,7 +63,7 @@ class Tagger:
         for held in _chunks(given, chunk, must_wait):
             sentences = [self._read(one) for one in held]
             rows = self.task.rows(sentences, self._encode, self._form)
-            predictions = self.task.predict(self._ask, sentences, rows, self.labels)
+            predictions = self.task.predict(self._ask, sentences, rows, self.labels, self._settings)
             for sentence, prediction in zip(sentences, predictions, strict=True):
                 yield self.task.result(sentence, *prediction)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from bertkit.finetune.answers import Confidence
 from bertkit.terminal import printable
 from data_pipelines.labels.schemes import OUTSIDE, parse, spans_of
 from data_pipelines.labels.sentence import Sentence
@@ -20,7 +21,7 @@ class TaggedSpan(NamedTuple):
     """The word after the last."""
     text: str
     confidence: float
-    """That of its least certain word."""
+    """The probability of the whole span; of a model whose tags know no rules, that of its least certain word."""
     offsets: tuple[int, int] | None
     """Place in the text, where there was a text."""
 
@@ -36,10 +37,12 @@ class Tagging:
     text: str | None = None
     offsets: list[tuple[int, int]] | None = None
     """Place of each word in the text."""
+    span_confidences: dict[tuple[int, int], float] | None = None
+    """Probability of each span as a whole, by its first word and the one after its last."""
 
     @classmethod
-    def of(cls, sentence: Sentence, tags: list[str], confidences: list[float]) -> "Tagging":
-        return cls(sentence.words, tags, confidences, sentence.text, sentence.offsets)
+    def of(cls, sentence: Sentence, tags: list[str], sure: Confidence) -> "Tagging":
+        return cls(sentence.words, tags, sure.words, sentence.text, sentence.offsets, sure.spans)
 
     @property
     def spans(self) -> list[TaggedSpan]:
@@ -70,7 +73,8 @@ class Tagging:
         if self.text is not None and self.offsets is not None:
             offsets = self.offsets[start][0], self.offsets[end - 1][1]
             text = self.text[slice(*offsets)]
-        return TaggedSpan(kind, start, end, text, min(self.confidences[start:end]), offsets)
+        confidence = (self.span_confidences or {}).get((start, end), min(self.confidences[start:end]))
+        return TaggedSpan(kind, start, end, text, confidence, offsets)
 
 
 def write_columns(taggings: Iterable[Tagging]) -> None:

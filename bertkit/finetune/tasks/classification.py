@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.answers import predict_labels
+from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
 from bertkit.finetune.baselines import majority_tags
 from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.metrics import gold_tags, word_scores
@@ -48,7 +48,8 @@ CLASSIFICATION = Task(
     head="classifier",
     rows=text_rows,
     targets=label_targets,
-    predict=predict_labels,
+    # Labels of texts follow no rules, whatever they are called.
+    predict=lambda ask, texts, rows, labels, _: predict_labels(ask, texts, rows, labels, {LEGAL_SPANS: False}),
     score=_score,
     deciding=lambda labeled: "accuracy",
     baselines=lambda labeled, texts: {"majority tag": majority_tags(labeled.train, texts)},

@@ -1,10 +1,10 @@
 """One tag for each word: spans such as names and phrases, or plain tags such as parts of speech."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.answers import predict_labels
+from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
 from bertkit.finetune.baselines import majority_tags, word_tags
 from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.metrics import gold_tags, span_scores, unknown_word_scores, word_scores
@@ -32,7 +32,10 @@ def _read(config: LabeledSection) -> Labeled:
         }
     labels = _labels(parts["train"], scheme)
     labeled = make_labeled(parts, labels, [*notes, *unlearnable(parts, labels)], config.train_share)
-    return labeled._replace(settings={"scheme": scheme, "split": _split_rule(labeled.train).to_json()})
+    settings: dict[str, Any] = {"scheme": scheme, "split": _split_rule(labeled.train).to_json()}
+    if scheme != "plain":
+        settings[LEGAL_SPANS] = config.legal_spans
+    return labeled._replace(settings=settings)
 
 
 def _scheme(config: TaggedConfig, sentences: list[Sentence]) -> tuple[Scheme, list[str]]:
@@ -124,6 +127,10 @@ def _reader(settings: dict[str, Any]) -> Callable[[str | Sequence[str]], Sentenc
     return read
 
 
+def _other_settings(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {"each_word": {**settings, LEGAL_SPANS: False}} if settings.get(LEGAL_SPANS) else {}
+
+
 TAGGING = Task(
     unit="word",
     examples="sentences",
@@ -143,12 +150,14 @@ TAGGING = Task(
         "types": "By kind of span",
         "strict": "Strict: spans written by the rules of the scheme",
         "strict, types": "Strict, by kind of span",
+        "each_word": "Each word's best tag by itself, whatever stands before it",
     },
     read=_read,
     head="tagger",
     rows=word_rows,
     targets=label_targets,
     predict=predict_labels,
+    other_settings=_other_settings,
     score=_score,
     deciding=lambda labeled: "f1" if _has_spans(labeled) else "accuracy",
     baselines=_baselines,

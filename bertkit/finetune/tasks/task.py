@@ -70,8 +70,11 @@ class Task:
     loss: "Callable[[Tensor, Tensor, Tensor | None], Tensor] | None" = None
     """The loss of logits (M, K) and targets, summed; label weights (K) come last. None: cross-entropy."""
 
-    predict: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str]], list[tuple[Any, Any]]]
-    """A prediction for each sentence, and how sure it is."""
+    predict: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], list[tuple[Any, Any]]]
+    """A prediction for each sentence, and how sure it is. Labels, and what the export remembers, come last."""
+
+    other_settings: Callable[[Mapping[str, Any]], dict[str, dict[str, Any]]] = lambda settings: {}
+    """Other ways to predict, by name, whose scores stand beside in the results."""
 
     score: Callable[[Labeled, Sequence[Sentence], list[Any]], Scores]
     """The scores of predictions."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from bertkit.finetune.answers import word_logits
+from bertkit.finetune.answers import Confidence, word_logits
 from bertkit.finetune.labeled import make_labeled, read_parts
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.classification import CLASSIFICATION
@@ -32,10 +32,10 @@ def loss(logits_MK, targets_MK, weights_K):
     return binary_cross_entropy_with_logits(logits_MK, targets_MK, weights_K, reduction="sum")
 
 
-def predict(ask, texts, rows, labels):
+def predict(ask, texts, rows, labels, settings):
     probabilities = word_logits(ask, [1] * len(texts), rows).sigmoid().tolist()
     chosen = [[label for label, p in zip(labels, each, strict=True) if p > 0.5] for each in probabilities]
-    return [(["+".join(names)], [max(each)]) for names, each in zip(chosen, probabilities, strict=True)]
+    return [(["+".join(names)], Confidence([max(each)])) for names, each in zip(chosen, probabilities, strict=True)]
 
 
 TASKS.add("multilabel", replace(CLASSIFICATION, read=read, targets=targets, loss=loss, predict=predict))
