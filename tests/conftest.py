@@ -49,8 +49,11 @@ INJECTED = {
     24: "signals to every process of a run, and to its launcher",
     25: "a loader worker killed",
     26: "output that cannot be written",
+    27: "prepared rows, tokenizers and notes of texts damaged",
     31: "losses that are not finite, in the log",
     32: "signals after the last step, between seeds, in every stage of the demo",
+    33: "texts that change while they are read",
+    39: "an export killed half-way",
 }
 _ROW = re.compile(r"Row (\d+):")
 

@@ -117,14 +117,16 @@ def _copy(arguments: Namespace) -> None:
 
     from bertkit.finetune.predict.settings import SETTINGS
     from bertkit.hf import load, save
+    from data_pipelines import durable
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
     source = resolve(arguments.source)
     model = load(source)
     has_tokenizer = any((source / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
-    save(model, arguments.folder, tokenizer=load_tokenizer(source) if has_tokenizer else None)
-    if (source / SETTINGS).is_file():  # what a tagger knows of its training data: how text is split, the task
-        shutil.copy(source / SETTINGS, arguments.folder)
+    with durable.replacing_folder(arguments.folder) as unfinished:
+        save(model, unfinished, tokenizer=load_tokenizer(source) if has_tokenizer else None)
+        if (source / SETTINGS).is_file():  # what a tagger knows of its training data: how text is split, the task
+            shutil.copy(source / SETTINGS, unfinished)
     kind = type(model).__name__ + ("" if has_tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
 

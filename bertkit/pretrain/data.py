@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,17 +25,19 @@ from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
-from data_pipelines.rows.manifest import MANIFEST, read_manifest
+from data_pipelines.rows.manifest import MANIFEST, SPLITS, read_manifest
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import Rows, open_rows
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import fingerprint_sources, read_documents
+from data_pipelines.text.corpus import check_unchanged, fingerprint_sources, read_documents
+from data_pipelines.text.digest import check_hashes, file_hash
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.extend import extend_tokenizer
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 _EXTEND_DOCUMENTS = 20_000
 _REPORT = "extension.txt"
+_HASHES = "sha256.json"
 
 
 class PretrainingData(NamedTuple):
@@ -71,8 +73,9 @@ def open_data(
         _check_prepared(rows_folder, init)
     else:
         corpus = part(data, CorpusConfig)
-        text = fingerprint_text(corpus, cache.folder)
-        tokenizer_folder = _tokenizer_folder(tokenizer, init, corpus, text, cache)
+        sources = _sources(corpus, cache.folder)
+        text = _fingerprint(sources, corpus)
+        tokenizer_folder = _tokenizer_folder(tokenizer, init, corpus, sources, cache)
         rows_folder = _rows_folder(corpus, text, tokenizer_folder, part(data, PrepareConfig), cache)
     extension = tokenizer_folder / "old_pieces.json"
     old_pieces = json.loads(extension.read_bytes()) if extension.is_file() else {}
@@ -97,17 +100,6 @@ class Cache(NamedTuple):
         return progress_bar(title) if self.loud else nullcontext(lambda done, total, note: None)
 
 
-def fingerprint_text(corpus: CorpusConfig, cache: Path) -> str:
-    """What the corpus says, whatever folder its files lie in. A file is read again only if it was touched."""
-    path = cache / "texts" / f"{_digest(plain(corpus))}.json"
-    with locked(path.with_suffix(".lock"), wait=True):
-        known = json.loads(path.read_bytes()) if path.is_file() else []
-        sources = fingerprint_sources(corpus, known)
-        if sources != known:
-            durable.replace_file(path, durable.json_bytes(sources))
-    return _digest([[source | {"modified": None} for source in sources], plain(corpus) | {"corpus": None}])
-
-
 def cache_folder(chosen: str | None) -> Path:
     return Path(chosen or os.environ.get("BERTKIT_CACHE") or "~/.cache/bertkit").expanduser()
 
@@ -123,6 +115,26 @@ def _check_init(folder: Path, seq_len: int) -> None:
         )
 
 
+def _sources(corpus: CorpusConfig, cache: Path) -> list[dict[str, Any]]:
+    """The files of the corpus with their hashes. A file is read again only if it was touched, or if what was noted of
+    it is damaged."""
+    path = cache / "texts" / f"{_digest(plain(corpus))}.json"
+    with locked(path.with_suffix(".lock"), wait=True):
+        known: list[dict[str, Any]] = []
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            noted = json.loads(path.read_bytes())
+            known = noted["sources"] if noted["digest"] == _digest(noted["sources"]) else []
+        sources = fingerprint_sources(corpus, known)
+        if sources != known:
+            durable.replace_file(path, durable.json_bytes({"sources": sources, "digest": _digest(sources)}))
+    return sources
+
+
+def _fingerprint(sources: list[dict[str, Any]], corpus: CorpusConfig) -> str:
+    """What the corpus says, whatever folder its files lie in."""
+    return _digest([[source | {"modified": None} for source in sources], plain(corpus) | {"corpus": None}])
+
+
 def _check_prepared(folder: Path, init: Path | None) -> None:
     """Refuse rows whose ids mean something else to the tokenizer beside them, or to the model to continue with."""
     made_with = read_manifest(folder)["identity"]["tokenizer"]
@@ -133,6 +145,7 @@ def _check_prepared(folder: Path, init: Path | None) -> None:
             f"data.prepared={folder} was made with another tokenizer than that of model.init={init}; "
             f"prepare the text again with --tokenizer {init}"
         )
+    _verify_rows(folder)
 
 
 def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config: PrepareConfig, cache: Cache) -> Path:
@@ -148,11 +161,17 @@ def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config
                     folder,
                     report=lambda now: update(now.chars, now.total_chars, f"{now.tokens / 1e6:.2f} M tokens"),
                 )
+        _verify_rows(folder)
     return folder
 
 
+def _verify_rows(folder: Path) -> None:
+    for split in SPLITS:
+        open_rows(folder, split).verify()
+
+
 def _tokenizer_folder(
-    section: TokenizerSection, init: Path | None, corpus: CorpusConfig, text: str, cache: Cache
+    section: TokenizerSection, init: Path | None, corpus: CorpusConfig, sources: list[dict[str, Any]], cache: Cache
 ) -> Path:
     """The tokenizer that is given, trained on the corpus, or given and extended by the corpus."""
     given = init or _local(section.path)
@@ -160,7 +179,7 @@ def _tokenizer_folder(
         return given
     config = part(section, TokenizerConfig)
     how = plain(config) if given is None else [load_tokenizer(given).fingerprint, section.extend]
-    folder = cache.folder / "tokenizers" / _digest([text, how])
+    folder = cache.folder / "tokenizers" / _digest([_fingerprint(sources, corpus), how])
     with locked(folder.with_suffix(".lock"), wait=True):
         if not folder.is_dir():
             with durable.replacing_folder(folder) as unfinished:
@@ -175,9 +194,21 @@ def _tokenizer_folder(
                 else:
                     with cache.progress(f"adding {section.extend} tokens"):
                         _extend(load_tokenizer(given), corpus, section.extend, unfinished)
+                check_unchanged(corpus, sources)
+                hashes = {file.name: file_hash(file) for file in unfinished.iterdir()}
+                durable.write_file(unfinished / _HASHES, durable.json_bytes(hashes))
+        elif (folder / _HASHES).is_file():  # an older version wrote none
+            check_hashes(folder, _read_hashes(folder))
     if cache.loud and (folder / _REPORT).is_file():
         print((folder / _REPORT).read_text(), file=sys.stderr, end="")
     return folder
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    try:
+        return {str(name): str(sha256) for name, sha256 in json.loads((folder / _HASHES).read_bytes()).items()}
+    except (ValueError, AttributeError):
+        raise ValueError(f"{folder / _HASHES} is damaged; remove {folder} and run again") from None
 
 
 def _local(path: str | None) -> Path | None:
@@ -204,7 +235,7 @@ def _old_domain(data: DataSection, sources: Sequence[str], tokenizer_folder: Pat
         return None
     corpus = part(replace(data, corpus=list(sources), prepared=None), CorpusConfig)
     config = replace(part(data, PrepareConfig), validation_share=0.0)
-    text = fingerprint_text(corpus, cache.folder)
+    text = _fingerprint(_sources(corpus, cache.folder), corpus)
     return open_rows(_rows_folder(corpus, text, tokenizer_folder, config, cache), "train")
 
 

@@ -18,7 +18,7 @@ from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fin
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import check_files, open_rows
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import Document, corpus_bytes, read_documents
+from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, read_documents
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
 
@@ -97,6 +97,7 @@ def prepare(
     documents = islice(_documents_of_part(read_documents(corpus), part or Part()), state.documents, None)
     filler = ShardFiller(folder, state, tokenizer, config)
     _fill(filler, documents, encoder(tokenizer, segmenter), estimate, report)
+    check_unchanged(corpus, identity["sources"])
     if not part:  # what one part lacks, another may have
         _check_maskable(folder, state.shards, tokenizer, tokenizer_path)
     _finish(folder, tokenizer, identity, state.shards)

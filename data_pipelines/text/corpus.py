@@ -4,6 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +106,15 @@ def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> lis
         if not source.files:
             entries.append(_hub_entry(source, next(before, {})))
     return entries
+
+
+def check_unchanged(config: CorpusConfig, before: list[dict]) -> None:
+    """Refuse a corpus of which a file is another than when these fingerprints were taken."""
+    none: dict = {}
+    for old, new in zip_longest(before, fingerprint_sources(config, before), fillvalue=none):
+        if {**old, "modified": 0} != {**new, "modified": 0}:
+            name = (old or new)["name"]
+            raise ValueError(f"{name} changed while it was read; wait until it is complete, and run again")
 
 
 def document_hash(text: str, purpose: str) -> int:

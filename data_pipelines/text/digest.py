@@ -1,7 +1,15 @@
-"""Hashes of texts and files."""
+"""Hashes of texts and files, and whether the files of a folder are still what was written."""
 
 import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from data_pipelines import durable
+
+_SEEN = ".verified.json"
 
 
 def text_hash(text: str, purpose: str) -> int:
@@ -16,3 +24,31 @@ def file_hash(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def check_hashes(folder: Path, expected: dict[str, str]) -> None:
+    """Refuse a folder in which one of these files has another sha256. A file that has the size, times and inode it had
+    when its hash was last seen to be right is not read again."""
+    seen = _read_seen(folder)
+    doubtful = [name for name, sha256 in expected.items() if seen.get(name) != _identity(folder / name, sha256)]
+    with ThreadPoolExecutor() as threads:
+        for name, sha256 in zip(doubtful, threads.map(lambda name: file_hash(folder / name), doubtful), strict=True):
+            if sha256 != expected[name]:
+                raise ValueError(f"{folder / name} is damaged: its hash differs; remove {folder} and run again")
+    if doubtful:
+        seen |= {name: _identity(folder / name, expected[name]) for name in doubtful}
+        with suppress(OSError):  # in a folder that is read only, files are read again next time
+            durable.replace_file(folder / _SEEN, durable.json_bytes(seen))
+
+
+def _read_seen(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, TypeError):
+        return dict(json.loads((folder / _SEEN).read_bytes()))
+    return {}
+
+
+def _identity(path: Path, sha256: str) -> list[Any]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; remove {path.parent} and run again")
+    status = path.stat()
+    return [sha256, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
