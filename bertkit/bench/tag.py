@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-import bertkit
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
+from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.predict.tagging import Tagging
+from bertkit.hf import save
 from bertkit.model import BertConfig, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
 from data_pipelines.text.config import CorpusConfig
@@ -50,7 +51,7 @@ def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
 
 def _measure(name: str, folder: Path, sentences: list[str], against: str | None, quick: bool) -> Row:
     announce(name)
-    tagger = bertkit.Tagger.load(folder)
+    tagger = Tagger.load(folder)
     num_words = sum(len(sentence.split()) for sentence in sentences)
     candidates: dict[str, Any] = {"ours": lambda: [tagging.tags for tagging in tagger.tag_all(sentences)]}
     if against:
@@ -77,7 +78,7 @@ def _save_tagger(config: EncoderConfig, tokenizer: Tokenizer, folder: Path) -> N
     model = TokenTagger(build_encoder(sized, 0), _LABELS, 0)
     with torch.no_grad():
         model.head.classifier.weight.mul_(50)
-    bertkit.save(model, folder, tokenizer)
+    save(model, folder, tokenizer)
 
 
 def _their_pipeline(folder: Path) -> Any:

@@ -15,6 +15,7 @@ from bertkit.cli import main
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import SPECIAL_TOKENS, load_tokenizer, train_tokenizer
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
 CHINESE = ["我爱北京天安门。", "北京是中国的首都。", "天安门在北京。", "中国人爱中国。"]
 ACCENTS = ["Über Größe naïve café e\u0301cole", "İstanbul Ångström ﬁn", "가나다 한국어 서울", "a\u200bb\u00adc x™y 3°C"]
@@ -265,6 +266,12 @@ def test_a_fingerprint_tells_tokenizers_apart_that_frame_text_otherwise(tmp_path
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"cls_token": cls_token}))
         prints.add(load_tokenizer(tmp_path).fingerprint)
     assert len(prints) == 2
+
+
+def test_a_tokenizer_is_found_in_its_folder_and_goes_before_a_word_list(tmp_path):
+    for name in ("vocab.txt", "tokenizer.json"):
+        (tmp_path / name).touch()
+        assert find_tokenizer(tmp_path) == find_tokenizer(tmp_path / name) == tmp_path / name
 
 
 @pytest.mark.parametrize(
