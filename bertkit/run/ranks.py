@@ -102,6 +102,8 @@ def _choose_shards(accelerator: Accelerator, model: nn.Module) -> None:
 class Evaluation(NamedTuple):
     """How a rank takes part in an evaluation."""
 
+    loss: Callable[[Any], torch.Tensor]
+    """Of a batch, summed over its targets."""
     target_logits: Callable[[Any], torch.Tensor]
     """Logits at the targets of a batch, past the wrapper that would hand out the loss only."""
     device: torch.device
@@ -118,12 +120,16 @@ class Evaluation(NamedTuple):
 
 @contextlib.contextmanager
 def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
-    """The model as an evaluation needs it, without dropout; afterwards it trains on. All ranks take part."""
+    """The model as an evaluation needs it, without dropout; afterwards it is as before. All ranks take part."""
     model, _, accelerator = trainable
     # FSDP computes in step over all ranks, so each goes over all rows; otherwise they share them.
     alone = accelerator.distributed_type == DistributedType.FSDP
     rank, world_size = (0, 1) if alone else (accelerator.process_index, accelerator.num_processes)
     bare, training = accelerator.unwrap_model(model, keep_torch_compile=True), model.training
+
+    def loss(batch: Any) -> torch.Tensor:
+        with accelerator.autocast():
+            return bare(batch)
 
     def target_logits(batch: Any) -> torch.Tensor:
         with accelerator.autocast():
@@ -131,7 +137,7 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
 
     model.eval()
     try:
-        yield Evaluation(target_logits, accelerator.device, rank, world_size)
+        yield Evaluation(loss, target_logits, accelerator.device, rank, world_size)
     finally:
         model.train(training)
 

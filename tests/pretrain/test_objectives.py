@@ -16,6 +16,7 @@ from bertkit.pretrain.objectives import OBJECTIVES, Objective
 from bertkit.pretrain.train import pretrain
 from bertkit.run.state import LoopState
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.loader import evaluation_batches
 
 SMALL = [
     "data.seq_len=32",
@@ -49,13 +50,20 @@ class WordStarts(nn.Module):
         return self.score(self.encoder.encode(batch)[batch.target_index]).squeeze(1)
 
 
+@torch.no_grad()
+def mean_loss(rows, collator, evaluation):
+    batches = list(evaluation_batches(rows, collator, micro_batch=4))
+    total, count = sum(map(evaluation.loss, batches)), sum(len(batch.target_ids) for batch in batches)
+    return {"loss": float(total) / count}
+
+
 def word_starts(recipe, data) -> Objective:
     collator = partial(MaskingCollator.from_config, data.tokenizer, recipe.mask, seed=recipe.run.seed, layout="packed")
     return Objective(
         summary="which masked tokens began a word",
         make_model=lambda start, seed: WordStarts(start.encoder, seed),
         make_collator=lambda total_steps: collator(total_steps=total_steps),
-        make_scorer=lambda rows: lambda evaluation: {"loss": float(len(rows))},
+        make_scorer=lambda rows: partial(mean_loss, rows, collator()),
         exported=lambda model: model.encoder,
     )
 
@@ -72,7 +80,9 @@ def run(tmp_path, monkeypatch):
 
 def test_a_model_that_is_no_masked_lm_is_trained_scored_and_exported_in_part(run):
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [record["step"] for record in records if record["kind"] == "eval"] == [2, 4]
+    scored = {record["step"]: record["loss"] for record in records if record["kind"] == "eval"}
+    assert list(scored) == [2, 4]
+    assert 0 < scored[4] < scored[2]
     assert isinstance(load(run / "export"), Encoder)
     card = (run / "export" / "README.md").read_text()
     assert "pipeline_tag: feature-extraction" in card

@@ -38,13 +38,13 @@ class Objective:
     divides by the number of `target_ids` in the whole step."""
 
     make_collator: "Callable[[int], RowCollator]"
-    """What turns rows into batches, in a run of so many steps."""
+    """What turns rows into batches, in a run of this many steps."""
 
     make_scorer: "Callable[[Rows], Scorer] | None" = None
     """What scores the model on held-out rows: a dict with at least "loss", the lower the better."""
 
-    exported: "Callable[[nn.Module], Model]" = lambda model: model  # type: ignore[assignment, return-value]
-    """The part of the trained model that is worth keeping."""
+    exported: Callable[[Any], Any] = lambda model: model
+    """The part of the trained model that is written to the export: an encoder, or one with a head."""
 
     baseline_loss: float | None = None
     """The loss that the frequencies of tokens alone would reach; a run that stays there gets advice."""

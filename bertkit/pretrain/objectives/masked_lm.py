@@ -38,7 +38,8 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
         )
 
         def score(evaluation: Evaluation) -> dict[str, Any]:
-            return held_out.scores(*evaluation, evaluation.sum_over_ranks)
+            _, target_logits, device, rank, world_size = evaluation
+            return held_out.scores(target_logits, device, rank, world_size, evaluation.sum_over_ranks)
 
         return score
 
