@@ -1,1 +1,1 @@
-"""An encoder and labeled data enter, a tagger or a text classifier leaves, with its scores."""
+"""An encoder and labeled data to a tagger or text classifier, with its scores."""

@@ -4,20 +4,14 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertkit.finetune.windows import Row
+from bertkit.finetune.windows import Ask, Row
 from data_pipelines.labels.decoding import legal_labels, span_probabilities, tag_rules
 from data_pipelines.labels.schemes import Scheme, parse
 from data_pipelines.labels.sentence import Sentence
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bertkit.finetune.tasks.task import Ask
-
 
 LEGAL_SPANS = "legal_spans"
 """The setting that keeps tags to the rules of their scheme."""
@@ -31,7 +25,7 @@ class Confidence(NamedTuple):
 
 
 def predict_labels(
-    ask: "Ask", sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]
+    ask: Ask, sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]
 ) -> list[tuple[list[str], Confidence]]:
     """For each sentence the likeliest label of every word, or, of span tags, the likeliest sequence that the rules of
     their scheme allow."""
@@ -67,7 +61,7 @@ def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:
     return "bioes" if bioes else "iob2"
 
 
-def word_logits(ask: "Ask", num_words: Sequence[int], rows: Sequence[Row]) -> "Tensor":
+def word_logits(ask: Ask, num_words: Sequence[int], rows: Sequence[Row]) -> Any:
     """(W, K), the words of all sentences one after the other; several answers for one word are averaged."""
     import torch  # here, because reports name tasks without it
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertkit.finetune.tasks.task import Ask
-from bertkit.finetune.windows import Row
+from bertkit.finetune.windows import Ask, Row
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.plan import Plan, share_of_rank
 

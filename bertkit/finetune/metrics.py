@@ -1,5 +1,7 @@
-"""Gold and predicted tags to scores, as plain values: of spans in both readings, and of words."""
+"""What gold and predicted tags tell, as plain values: scores of spans and words, mistakes, and guesses without a
+model to compare with."""
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,6 +11,7 @@ from data_pipelines.labels.sentence import Sentence
 
 Tags = Sequence[Sequence[str]]
 """A list of tags for each sentence."""
+_LONGEST_SHOWN = 60
 
 
 def gold_tags(sentences: Iterable[Sentence]) -> list[list[str]]:
@@ -58,12 +61,56 @@ def unknown_word_scores(gold: Tags, predicted: Tags, words: Tags, known: set[str
     return {"share": len(hits) / max(total, 1), "accuracy": sum(hits) / max(len(hits), 1), "words": len(hits)}
 
 
+def label_mistakes(sentences: Sequence[Sentence], predicted: list[list[str]], most: int) -> dict[str, Any]:
+    gold = gold_tags(sentences)
+    worst = [
+        _side_by_side(sentences[index], gold[index], predicted[index])
+        for index in worst_sentences(gold, predicted, most)
+    ]
+    return {"confusions": confusions(gold, predicted), "worst": worst}
+
+
+def confusions(gold: Tags, predicted: Tags, most: int = 20) -> list[tuple[str, str, int]]:
+    """(gold, predicted, how often), the most frequent mistakes first."""
+    mistakes = Counter(
+        (a, b)
+        for gold_tags, predicted_tags in zip(gold, predicted, strict=True)
+        for a, b in zip(gold_tags, predicted_tags, strict=True)
+        if a != b
+    )
+    return [(a, b, count) for (a, b), count in sorted(mistakes.items(), key=lambda item: (-item[1], item[0]))[:most]]
+
+
+def worst_sentences(gold: Tags, predicted: Tags, most: int) -> list[int]:
+    """The sentences with most mistakes; of equals the shorter one, where they weigh more."""
+    mistakes = [sum(a != b for a, b in zip(x, y, strict=True)) for x, y in zip(gold, predicted, strict=True)]
+    order = sorted(range(len(gold)), key=lambda index: (-mistakes[index], len(gold[index]), index))
+    return [index for index in order[:most] if mistakes[index]]
+
+
+def majority_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:
+    """The tag that is most frequent in training, for every word."""
+    tag = _most_frequent(Counter(tag for sentence in train for tag in sentence.tags or ()))
+    return [[tag] * len(sentence.words) for sentence in sentences]
+
+
+def word_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:
+    """For each word the tag that it has most often in training; unknown words get the most frequent tag of words
+    that training has once."""
+    counts: dict[str, Counter[str]] = {}
+    for sentence in train:
+        for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
+            counts.setdefault(word, Counter())[tag] += 1
+    rare = Counter(tag for tags in counts.values() if tags.total() == 1 for tag in tags)
+    unknown = _most_frequent(rare or Counter(tag for tags in counts.values() for tag in tags.elements()))
+    best = {word: _most_frequent(tags) for word, tags in counts.items()}
+    return [[best.get(word, unknown) for word in sentence.words] for sentence in sentences]
+
+
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:
     """The mean, and the sample's standard deviation (0 for one value)."""
     values = list(values)
-    mean = sum(values) / len(values)
-    spread = sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)
-    return mean, spread**0.5
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def _shares(right: int, predicted: int, gold: int) -> dict[str, Any]:
@@ -87,3 +134,21 @@ def _check_lengths(gold: Tags, predicted: Tags) -> None:
     for number, (a, b) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(a) != len(b):
             raise ValueError(f"sentence {number} has {len(a)} gold tags, but {len(b)} predicted ones")
+
+
+def _side_by_side(sentence: Sentence, gold: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
+    """A sentence with its two tags for each word; of a very long one the part around its first mistake."""
+    mistake = next(index for index, (a, b) in enumerate(zip(gold, predicted, strict=True)) if a != b)
+    start = max(0, mistake - _LONGEST_SHOWN // 4) if len(gold) > _LONGEST_SHOWN else 0
+    here = slice(start, start + _LONGEST_SHOWN)
+    return {
+        "place": sentence.place(start),
+        "words": sentence.words[here],
+        "gold": gold[here],
+        "predicted": predicted[here],
+    }
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    """Of equals the first in the alphabet, so that nothing depends on the order of the file."""
+    return min(counts, key=lambda tag: (-counts[tag], tag))

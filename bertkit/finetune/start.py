@@ -32,10 +32,6 @@ class Start(NamedTuple):
     fingerprint: str
     """Tells apart what training begins with; empty from scratch."""
 
-    def facts(self, labeled: Labeled) -> dict[str, str]:
-        """What must not change until the run has ended."""
-        return {"labeled": labeled.fingerprint, "tokenizer": self.tokenizer.fingerprint, "init": self.fingerprint}
-
 
 class Given(NamedTuple):
     """A folder that the recipe names to begin with, or to be shaped like."""
@@ -49,7 +45,7 @@ class Given(NamedTuple):
 
 
 def find_given(section: StartSection, head: str) -> Given | None:
-    """The folder that the recipe names, checked as far as that goes before labels are read; None if it names none."""
+    """The folder that the recipe names, with all checks that need no labels; None if it names none."""
     if not section.init and not section.like.startswith(HUB_PREFIX) and not Path(section.like).is_dir():
         return None
     folder = resolve(section.init or section.like)
@@ -62,10 +58,8 @@ def find_given(section: StartSection, head: str) -> Given | None:
 
 def check_labels(given: Given | None, labels: tuple[str, ...]) -> None:
     """A head that was trained before keeps its own labels."""
-    if given is None or not given.trained or not given.model.labels:
-        return
-    own = given.model.labels
-    if own != labels:
+    own = given.model.labels if given is not None and given.trained else ()
+    if given is not None and own and own != labels:
         odd = sorted(set(own) ^ set(labels)) or ["their order"]
         raise ValueError(
             f"{given.folder} has a head for {len(own)} labels, but the data has {len(labels)} "

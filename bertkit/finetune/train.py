@@ -39,7 +39,8 @@ def finetune(recipe: FinetuneRecipe) -> int:
     check_labels(given, labeled.labels)
     with start_run(folder, recipe) as run:
         start = find_start(given, recipe.model.like, task.head, labeled, folder, run.say)
-        facts = start.facts(labeled)
+        tokenizer = start.tokenizer.fingerprint
+        facts = {"labeled": labeled.fingerprint, "tokenizer": tokenizer, "init": start.fingerprint}
         check_facts(folder, facts)
         for note in labeled.notes:
             run.say(note)

@@ -4,11 +4,12 @@ The same rows serve training, evaluation and prediction. A word is answered in e
 has most context.
 """
 
-# P subwords of a sentence, W its words (in the encoder: of all sentences), S sentences, L subwords of a row, M answers
+# P subwords of a sentence, W its words (in the encoder: of all sentences), S sentences, L subwords of a row, M answers,
+# K labels
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,11 @@ class Row(NamedTuple):
     """The right answers, in training."""
     type_L: np.ndarray | None = None
     """Which of two texts each subword is of, 0 or 1, where a task reads pairs."""
+
+
+Ask = Callable[[Sequence[Row]], Iterator[tuple[list[int], Any]]]
+"""Computes rows in batches of equal length: the indices of a batch's rows, and the logits (M, K) of their answers, a
+tensor, in that order."""
 
 
 class RowForm(NamedTuple):
@@ -123,7 +129,7 @@ class WordEncoder:
         return subwords
 
     def _forget(self, new_first: list[str], new_later: list[str]) -> None:
-        """Stay small: very long words do not come again, and a memory that is full starts anew."""
+        """Bounds the memory: very long words, which hardly come again, are dropped, and all words once it is full."""
         for known, new in ((self._first, new_first), (self._later, new_later)):
             for word in new:
                 if len(word) > _LONGEST_KNOWN:

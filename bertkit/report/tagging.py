@@ -4,9 +4,9 @@ Every seed has a result for dev and test: numbers, "confusions" ([gold, predicte
 [...], "gold": [...], "predicted": [...]}]). Any of it may be missing, or something else in a file that others wrote.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 from bertkit.report.markup import Html, bar, join, table, tag
 from bertkit.report.runs import Run, number
@@ -15,26 +15,13 @@ from bertkit.terminal import printable
 _MOST_SENTENCES = 20
 
 
-class Words(NamedTuple):
-    """How a page speaks of a task; these words where nobody here knows it."""
-
-    unit: str = "answer"
-    """What has a label."""
-    examples: str = "examples"
-    """What the data are made of."""
-    names: Mapping[str, str] = MappingProxyType({})
-    """What numbers and groups of numbers in scores.json are called."""
-    columns: Sequence[Any] = ()
-    """The scores that tables and curves show."""
-
-
-def words_of(task: str) -> Words:
+def words_of(task: str) -> Any:
+    """The row of a fine-tuning task, for its words; general words where nobody here knows the task."""
     from bertkit.finetune.tasks import TASKS  # here, because a page of pretraining needs no task
 
-    if task not in TASKS:
-        return Words()
-    row = TASKS[task]
-    return Words(row.unit, row.examples, row.names, row.columns)
+    if task in TASKS:
+        return TASKS[task]
+    return SimpleNamespace(unit="answer", examples="examples", names={}, columns=())
 
 
 def tagger_parts(run: Run) -> Html | None:
@@ -82,7 +69,7 @@ def _inside(values: Any, *keys: str) -> Any:
     return values
 
 
-def _result(found: dict[str, Any], words: Words) -> Html:
+def _result(found: dict[str, Any], words: Any) -> Html:
     numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
     return join(
         _score_tables("Scores", numbers, words.names),
@@ -134,27 +121,22 @@ def _confusions(confusions: Any) -> Html | None:
     return table("Most frequent mistakes", ["gold", "predicted", "count", ""], rows, class_="numbers captioned")
 
 
-def _worst(worst: Any, words: Words) -> Html | None:
+def _worst(worst: Any, words: Any) -> Html | None:
     """Word by word, or whole texts: the gold label under it, and below, struck out, the wrong prediction."""
     if not isinstance(worst, list) or not worst:
         return None
-    sentences = [_sentence(entry) for entry in worst[:_MOST_SENTENCES]]
+    sentences = [tag("li", _sentence(entry)) for entry in worst[:_MOST_SENTENCES] if isinstance(entry, dict)]
     about = f"Under a {words.unit} its gold label; struck out below, what was predicted instead."
     return join(
         tag("h3", f"Worst {words.examples}"),
         tag("p", about, class_="about"),
-        tag("ol", [tag("li", sentence) for sentence in sentences if sentence is not None], class_="sentences"),
+        tag("ol", sentences, class_="sentences"),
     )
 
 
-def _sentence(entry: Any) -> Html | None:
-    if not isinstance(entry, dict):
-        return None
-    columns: list[Any] = [entry.get(name) for name in ("words", "gold", "predicted")]
-    if not all(isinstance(column, list) for column in columns):
-        return None
-    words, gold, predicted = columns
-    return tag("p", [_word(*map(str, word)) for word in zip(words, gold, predicted)], class_="tagged")  # noqa: B905
+def _sentence(entry: dict[str, Any]) -> Html:
+    columns = [column if isinstance(column := entry.get(key), list) else [] for key in ("words", "gold", "predicted")]
+    return tag("p", [_word(*map(str, word)) for word in zip(*columns, strict=False)], class_="tagged")
 
 
 def _word(word: str, gold: str, predicted: str) -> Html:

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertkit.finetune.metrics import mean_and_deviation, span_scores, unknown_word_scores, word_scores
-from bertkit.finetune.mistakes import confusions, worst_sentences
+from bertkit.finetune.metrics import (
+    confusions,
+    mean_and_deviation,
+    span_scores,
+    unknown_word_scores,
+    word_scores,
+    worst_sentences,
+)
 
 seqeval = pytest.importorskip("seqeval.metrics")
 from seqeval.scheme import IOB2, IOBES  # noqa: E402

@@ -3,9 +3,8 @@
 import pytest
 
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.baselines import word_tags
 from bertkit.finetune.labeled import Labeled
-from bertkit.finetune.mistakes import label_mistakes
+from bertkit.finetune.metrics import label_mistakes, word_tags
 from bertkit.finetune.tasks.classification import CLASSIFICATION
 from bertkit.finetune.tasks.tagging import TAGGING
 from data_pipelines.labels.sentence import Sentence

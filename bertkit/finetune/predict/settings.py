@@ -23,7 +23,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         return {}
     try:
         values = json.loads(file.read_bytes())
-        return {**values, "max_length": int(values["max_length"])}
+        return {**values, "max_length": int(values["max_length"]), "task": str(values.get("task", ""))}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
 
@@ -31,9 +31,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def tasks_by_head(settings: dict[str, Any], folder: Path) -> dict[str, Task]:
     """The task that the folder names; where it names none, the first task for each kind of head."""
     named = settings.get("task")
-    if named is not None and named not in TASKS:
+    if named and named not in TASKS:
         raise ValueError(f"{folder} is of a task {named!r} that nobody added; name its module with --plugin MODULE")
     tasks: dict[str, Task] = {}
-    for name in TASKS if named is None else [named]:
+    for name in [named] if named else TASKS:
         tasks.setdefault(TASKS[name].head, TASKS[name])
     return tasks

@@ -1,4 +1,4 @@
-"""The bytes of a pipe or terminal enter, lines leave as they come, and whether the next one must be waited for."""
+"""Lines of a pipe or terminal as they come, and whether the next one must be waited for."""
 
 import select
 from collections import deque
@@ -12,8 +12,8 @@ _AT_ONCE = 1 << 16
 
 
 class StandardInput:
-    """Lines of a stream. Before it waits for the other side it calls `before_waiting`: what is known by then can be
-    answered, and the other side may be waiting for just that."""
+    """Lines of a stream. Before waiting for more it calls `before_waiting`, to send the answers to all lines so far:
+    the other side may send the next line only after it has them."""
 
     def __init__(self, stream: BinaryIO, before_waiting: Callable[[], object]):
         self._stream, self._before_waiting = stream, before_waiting

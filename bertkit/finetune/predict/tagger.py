@@ -47,24 +47,24 @@ class Tagger:
         self._form = RowForm.of(tokenizer, min(length, model.config.max_position_embeddings))
         self._ask = asking(model.to(device).target_logits, device)
 
-    def tag(self, given: Any) -> Any:
+    def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""
-        (result,) = self.tag_all([given])
+        (result,) = self.tag_all([text_or_words])
         return result
 
     def tag_all(
         self,
-        given: Iterable[Any],
+        sentences: Iterable[Any],
         chunk: int = _CHUNK_SENTENCES,
         must_wait: Callable[[], bool] = lambda: False,
     ) -> Iterator[Any]:
         """Tag many, lazily and in order; `chunk` sentences at most are computed together, and fewer where the next one
         must be waited for."""
-        for held in _chunks(given, chunk, must_wait):
-            sentences = [self._read(one) for one in held]
-            rows = self.task.rows(sentences, self._encode, self._form)
-            predictions = self.task.predict(self._ask, sentences, rows, self.labels, self._settings)
-            for sentence, prediction in zip(sentences, predictions, strict=True):
+        for given in _chunks(sentences, chunk, must_wait):
+            held = [self._read(one) for one in given]
+            rows = self.task.rows(held, self._encode, self._form)
+            predictions = self.task.predict(self._ask, held, rows, self.labels, self._settings)
+            for sentence, prediction in zip(held, predictions, strict=True):
                 yield self.task.result(sentence, *prediction)
 
 

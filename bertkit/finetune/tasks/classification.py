@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
-from bertkit.finetune.baselines import majority_tags
 from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
-from bertkit.finetune.metrics import gold_tags, word_scores
-from bertkit.finetune.mistakes import label_mistakes
+from bertkit.finetune.metrics import gold_tags, label_mistakes, majority_tags, word_scores
 from bertkit.finetune.predict.inputs import text_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
-from bertkit.finetune.tasks.task import Column, Scores, Task
+from bertkit.finetune.tasks.task import Column, Task
 from bertkit.finetune.windows import label_targets, text_rows
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.tagged import read_labeled_texts
@@ -20,10 +18,6 @@ def _read(config: LabeledSection) -> Labeled:
     parts = read_parts(read_labeled_texts, config)
     labels = sorted({tag for text in parts["train"] for tag in text.tags or ()})
     return make_labeled(parts, labels, unlearnable(parts, labels), config.train_share)
-
-
-def _score(labeled: Labeled, texts: Sequence[Sentence], predicted: list[list[str]]) -> Scores:
-    return word_scores(gold_tags(texts), predicted)
 
 
 def _text(given: str | Sequence[str]) -> Sentence:
@@ -50,7 +44,7 @@ CLASSIFICATION = Task(
     targets=label_targets,
     # Labels of texts follow no rules, whatever they are called.
     predict=lambda ask, texts, rows, labels, _: predict_labels(ask, texts, rows, labels, {LEGAL_SPANS: False}),
-    score=_score,
+    score=lambda labeled, texts, predicted: word_scores(gold_tags(texts), predicted),
     deciding=lambda labeled: "accuracy",
     baselines=lambda labeled, texts: {"majority tag": majority_tags(labeled.train, texts)},
     mistakes=label_mistakes,

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertkit.config.finetune import LabeledSection
+from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
-from bertkit.finetune.baselines import majority_tags, word_tags
 from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
-from bertkit.finetune.metrics import gold_tags, span_scores, unknown_word_scores, word_scores
-from bertkit.finetune.mistakes import label_mistakes
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
@@ -96,20 +94,20 @@ def _has_spans(labeled: Labeled) -> bool:
 
 def _score(labeled: Labeled, sentences: Sequence[Sentence], predicted: list[list[str]]) -> Scores:
     """Spans in both readings, or plain tags with the unknown words apart."""
-    gold = gold_tags(sentences)
-    words = word_scores(gold, predicted)
+    gold = metrics.gold_tags(sentences)
+    words = metrics.word_scores(gold, predicted)
     if _has_spans(labeled):
-        lenient, strict = span_scores(gold, predicted), span_scores(gold, predicted, strict=True)
+        lenient, strict = metrics.span_scores(gold, predicted), metrics.span_scores(gold, predicted, strict=True)
         return {**lenient, "strict": strict, "accuracy": words["accuracy"]}
     known = {word for sentence in labeled.train for word in sentence.words}
-    unknown = unknown_word_scores(gold, predicted, [sentence.words for sentence in sentences], known)
+    unknown = metrics.unknown_word_scores(gold, predicted, [sentence.words for sentence in sentences], known)
     return {**words, "unknown": unknown}
 
 
 def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, list[list[str]]]:
     return {
-        "majority tag": majority_tags(labeled.train, sentences),
-        "most frequent tag of the word": word_tags(labeled.train, sentences),
+        "majority tag": metrics.majority_tags(labeled.train, sentences),
+        "most frequent tag of the word": metrics.word_tags(labeled.train, sentences),
     }
 
 
@@ -161,7 +159,7 @@ TAGGING = Task(
     score=_score,
     deciding=lambda labeled: "f1" if _has_spans(labeled) else "accuracy",
     baselines=_baselines,
-    mistakes=label_mistakes,
+    mistakes=metrics.label_mistakes,
     reader=_reader,
     result=Tagging.of,
     inputs=word_inputs,

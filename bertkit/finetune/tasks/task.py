@@ -1,26 +1,21 @@
-"""What a fine-tuning task is: all in which it differs from the others, as one row of `TASKS`.
+"""What one fine-tuning task has to say to differ from the others: a row of `TASKS`.
 
-A task that is like another one but for a few fields is written `dataclasses.replace(CLASSIFICATION, loss=...)`. No row
-imports torch when it is read: reports and error messages need its words only.
+A task that differs from another one in a few fields is written `dataclasses.replace(CLASSIFICATION, loss=...)`. The
+shipped rows import no torch, because reports need only their words.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import Labeled
-from bertkit.finetune.windows import Row, RowForm, WordEncoder
+from bertkit.finetune.windows import Ask, Row, RowForm, WordEncoder
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
 
-if TYPE_CHECKING:
-    from torch import Tensor
+# M answers, K labels
 
-# M answers of some rows, K labels
-
-Ask: TypeAlias = "Callable[[Sequence[Row]], Iterator[tuple[list[int], Tensor]]]"
-"""Computes rows in batches of equal length: the indices of a batch's rows, and their logits (M, K) in that order."""
 Scores = dict[str, Any]
 """Numbers by name, in groups where they belong together: plain values for a JSON file."""
 
@@ -38,8 +33,11 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A sentence here is any example: its words are what the model reads, its tags what it should answer. What a
-    prediction is, only the task knows; it is made of plain values, so that ranks can exchange it as JSON."""
+    """Every field is asked in one place, and nowhere else does code depend on the task.
+
+    A sentence is any example: its words are what the model reads, its tags the right answers. What a prediction is,
+    only the task knows; it consists of plain values, because ranks exchange it as JSON.
+    """
 
     unit: str
     """What has a label: "word", "text"."""
@@ -51,6 +49,7 @@ class Task:
     """The pipeline of transformers that opens the export."""
 
     columns: tuple[Column, ...]
+    """What tables show of the scores, in this order."""
 
     names: Mapping[str, str]
     """What the report calls numbers and groups of the scores, where their own names do not say it."""
@@ -67,8 +66,8 @@ class Task:
     targets: Callable[[Row, Sentence, Mapping[str, int]], Any]
     """The right answers of a training row, an array; labels are numbered."""
 
-    loss: "Callable[[Tensor, Tensor, Tensor | None], Tensor] | None" = None
-    """The loss of logits (M, K) and targets, summed; label weights (K) come last. None: cross-entropy."""
+    loss: Callable[[Any, Any, Any], Any] | None = None
+    """The summed loss of logits (M, K), targets, and label weights (K) or None: tensors. Without it cross-entropy."""
 
     predict: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], list[tuple[Any, Any]]]
     """A prediction for each sentence, and how sure it is. Labels, and what the export remembers, come last."""
@@ -86,14 +85,15 @@ class Task:
     """Predictions without a model, whose scores stand beside its own."""
 
     mistakes: Callable[[Sequence[Sentence], list[Any], int], dict[str, Any]]
-    """"confusions" ([gold, predicted, count]) and so many "worst" sentences (place, words, gold, predicted)."""
+    """"confusions" ([gold, predicted, count]), and as "worst" the given number of sentences with most mistakes (place,
+    words, gold, predicted)."""
 
     reader: Callable[[dict[str, Any]], Callable[[Any], Sentence]]
-    """Prediction: what the export remembers of the data (`Labeled.settings`) gives the function that makes a sentence
-    of whatever a user hands in."""
+    """For prediction: takes what the export remembers of the data (`Labeled.settings`) and returns the function that
+    turns a user's input into a sentence."""
 
     result: Callable[[Sentence, Any, Any], Any]
-    """Prediction: what a user gets for a sentence, its prediction and how sure that is."""
+    """What a user gets: made of a sentence, its prediction, and how sure that is."""
 
     inputs: Callable[[Iterable[Line], str, str], Iterator[Any]]
     """How `bertkit tag` reads: lines, the name of their source and its format give what `reader` takes."""
