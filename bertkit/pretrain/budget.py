@@ -1,14 +1,12 @@
 """A budget as a number of steps: counted for tokens, measured once for minutes, fixed from then on."""
 
-import copy
-
 from bertkit.config.recipe import Recipe
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.objectives import Objective
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.ranks import Trainable, agree_on
 from bertkit.run.schedule import steps_for_rows
-from bertkit.run.state import LoopState, gather_state, restore_state
+from bertkit.run.state import LoopState, snapshot
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
 
@@ -38,7 +36,7 @@ def seconds_per_row(
 ) -> float:
     """Time a few real steps, for so many seconds at least, then put weights and moments back."""
     accelerator = trainable.accelerator
-    before = copy.deepcopy(gather_state(trainable.model, trainable.optimizers))
+    put_back = snapshot(trainable.model, trainable.optimizers)
     batches_of_steps = load_steps(
         data.train,
         Plan(len(data.train), recipe.train.global_batch, recipe.run.seed),
@@ -59,5 +57,5 @@ def seconds_per_row(
         # The first rank decides when it is enough, so that all leave after the same step.
         if agree_on(accelerator, measured >= _MEASURED_STEPS and seconds >= long_enough):
             break
-    restore_state(trainable.model, trainable.optimizers, before)
+    put_back()
     return seconds / (measured * recipe.train.global_batch)

@@ -1,6 +1,6 @@
 """All that a run must remember: the counters of its loop, and weights and moments as whole tensors on the CPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,17 +37,51 @@ class LoopState:
 
 
 def gather_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
-    """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`. All ranks take part."""
+    """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`.
+
+    All ranks take part, tensor by tensor; the first alone keeps them, and no other ever has more than its shards and
+    one tensor.
+    """
     names: dict[torch.Tensor, str] = {param: name for name, param in _named_parameters(model).items()}
-    return {
-        "model": {name: gather_full(param).detach().cpu() for param, name in names.items()},
-        "optimizer": {
-            f"{names[param]}/{key}": gather_full(value).detach().cpu()
-            for optimizer in optimizers
-            for param, state in optimizer.state.items()
-            for key, value in state.items()
-        },
+    memory = {
+        f"{names[param]}/{key}": value
+        for optimizer in optimizers
+        for param, state in optimizer.state.items()
+        for key, value in state.items()
     }
+    return {"model": _gathered({name: param for param, name in names.items()}), "optimizer": _gathered(memory)}
+
+
+def _gathered(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    kept: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if first or isinstance(tensor, DTensor):
+            full = gather_full(tensor).detach()
+            if first:
+                kept[name] = full.cpu()
+    return kept
+
+
+@torch.no_grad()
+def snapshot(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Callable[[], None]:
+    """Copy what this rank has of weights and moments; calling the result puts it back."""
+    weights = [(param, param.detach().clone()) for param in model.parameters()]
+    memory = [(optimizer, {p: _cloned(state) for p, state in optimizer.state.items()}) for optimizer in optimizers]
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for param, weight in weights:
+            param.copy_(weight)
+        for optimizer, states in memory:
+            optimizer.state.clear()
+            optimizer.state.update(states)
+
+    return put_back
+
+
+def _cloned(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 @torch.no_grad()
