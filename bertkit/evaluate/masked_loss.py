@@ -28,7 +28,8 @@ def score_batches(
     sum_over_ranks: Callable[[Tensor], Tensor] = lambda tally: tally,
 ) -> dict[str, Any]:
     """Scores over all targets; every target counts the same, whatever its batch or rank."""
-    tally_B3 = torch.zeros(len(BUCKETS), 3, dtype=torch.float64)
+    # On the device: the host waits for it once, at the end.
+    tally_B3 = torch.zeros(len(BUCKETS), 3, dtype=torch.float64, device=device)
     frequent_V = frequent_V.to(device)
     for batch in batches:
         batch = batch.to(device)
@@ -36,11 +37,11 @@ def score_batches(
         loss_M = F.cross_entropy(logits_MV, batch.target_ids, reduction="none")
         right_M = logits_MV.argmax(dim=1) == batch.target_ids
         frequent_M = frequent_V[batch.target_ids]
-        first_M = batch.target_starts_word.bool()
+        first_M, kind_M = batch.target_starts_word.to(device).bool(), batch.target_kind.to(device)
         members_BM = torch.stack(
             [
                 torch.ones_like(first_M),
-                *(batch.target_kind == kind for kind in range(3)),
+                *(kind_M == kind for kind in range(3)),
                 frequent_M,
                 ~frequent_M,
                 first_M,
@@ -48,8 +49,8 @@ def score_batches(
             ]
         )
         facts_M3 = torch.stack([torch.ones_like(loss_M), loss_M, right_M.float()], dim=1)
-        tally_B3 += (members_BM.float() @ facts_M3).double().cpu()
-    return _scores(sum_over_ranks(tally_B3))
+        tally_B3 += (members_BM.float() @ facts_M3).double()
+    return _scores(sum_over_ranks(tally_B3).cpu())
 
 
 def frequent_tokens(counts_V: np.ndarray) -> Tensor:

@@ -36,7 +36,7 @@ def evaluate(
 def _predict(data: TuningData, part: str, trainable: Trainable, settings: dict[str, Any]) -> list[Any]:
     """A prediction for each sentence, the same on every rank; the ranks share the sentences."""
     sentences = data.sentences(part)
-    with evaluating(trainable) as (_, target_logits, device, rank, ranks):
+    with evaluating(trainable) as (_, target_logits, device, rank, ranks, _):
         rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
         ask = asking(target_logits, device)
         predictions = data.task.predict(ask, sentences[rank::ranks], rows, data.labeled.labels, settings)

@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -42,7 +43,7 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
         accelerator = Accelerator(
             # Explicit: otherwise ranks that torchrun started on a machine without GPU would not find each other.
             cpu=not torch.accelerator.is_available(),
-            mixed_precision="bf16" if precision == "bf16" else "no",
+            mixed_precision="bf16" if precision == "bf16" or (precision == "auto" and _has_bf16()) else "no",
             log_with=trackers or None,
             project_dir=folder,
             step_scheduler_with_optimizer=False,
@@ -56,6 +57,11 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
     if trackers:
         accelerator.init_trackers("bertkit")
     return accelerator
+
+
+def _has_bf16() -> bool:
+    """Whether there is a GPU that computes in bf16 itself."""
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def _host_messages(num_processes: int) -> list[InitProcessGroupKwargs]:
@@ -110,36 +116,62 @@ class Evaluation(NamedTuple):
     rank: int
     world_size: int
     """Between how many ranks the rows are shared."""
-
-    def sum_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self.world_size > 1:
-            tensor = tensor.to(self.device)
-            torch.distributed.all_reduce(tensor)
-        return tensor
+    sum_over_ranks: Callable[[torch.Tensor], torch.Tensor]
+    """To be called once, after the last batch of this rank."""
 
 
 @contextlib.contextmanager
 def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
     """The model as an evaluation needs it, without dropout; afterwards it is as before. All ranks take part."""
     model, _, accelerator = trainable
-    # FSDP computes in step over all ranks, so each goes over all rows; otherwise they share them.
-    alone = accelerator.distributed_type == DistributedType.FSDP
-    rank, world_size = (0, 1) if alone else (accelerator.process_index, accelerator.num_processes)
     bare, training = accelerator.unwrap_model(model, keep_torch_compile=True), model.training
+    # FSDP computes in step over all ranks: one with fewer batches than others goes on with a token that counts nowhere.
+    in_step = accelerator.distributed_type == DistributedType.FSDP
+    target_logits = getattr(bare, "target_logits", bare)
 
-    def loss(batch: Any) -> torch.Tensor:
-        with accelerator.autocast():
-            return bare(batch)
+    def computing(compute: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+        def computed(batch: Any) -> torch.Tensor:
+            if in_step:
+                _any_rank(True)
+            with accelerator.autocast():
+                return compute(batch)
 
-    def target_logits(batch: Any) -> torch.Tensor:
-        with accelerator.autocast():
-            return bare.target_logits(batch)
+        return computed
+
+    def catch_up() -> None:
+        while in_step and _any_rank(False):
+            with accelerator.autocast():
+                target_logits(_one_token(accelerator.device))
+
+    def sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
+        catch_up()
+        if accelerator.num_processes > 1:
+            tensor = tensor.to(accelerator.device)
+            torch.distributed.all_reduce(tensor)
+        return tensor
 
     model.eval()
     try:
-        yield Evaluation(loss, target_logits, accelerator.device, rank, world_size)
+        place = (accelerator.device, accelerator.process_index, accelerator.num_processes)
+        yield Evaluation(computing(bare), computing(target_logits), *place, sum_over_ranks)
+        catch_up()
     finally:
         model.train(training)
+
+
+def _any_rank(here: bool) -> bool:
+    """Whether something holds on this rank or on another; a message between hosts."""
+    ranks = torch.tensor(int(here))
+    torch.distributed.all_reduce(ranks)
+    return bool(ranks)
+
+
+def _one_token(device: torch.device) -> SimpleNamespace:
+    zero = torch.zeros(1, dtype=torch.int64, device=device)
+    borders = torch.arange(2, dtype=torch.int32, device=device)
+    return SimpleNamespace(
+        input_ids=zero, position_ids=zero, cu_seqlens=borders, max_seqlen=1, target_index=zero, target_ids=zero
+    )
 
 
 def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:

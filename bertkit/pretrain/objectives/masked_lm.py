@@ -38,8 +38,7 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
         )
 
         def score(evaluation: Evaluation) -> dict[str, Any]:
-            _, target_logits, device, rank, world_size = evaluation
-            return held_out.scores(target_logits, device, rank, world_size, evaluation.sum_over_ranks)
+            return held_out.scores(*evaluation[1:])
 
         return score
 
