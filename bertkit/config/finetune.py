@@ -75,8 +75,9 @@ class TuneSection:
     clip_norm: NotNegative = 1.0
     """Largest norm of the gradients; larger ones are scaled down to it. 0 leaves them as they are."""
 
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """fp32, or bf16 for the matrix products (weights stay fp32)."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """bf16 for the matrix products (weights stay fp32), or fp32. auto takes bf16 on GPUs that compute in it, and fp32
+    elsewhere: on CPUs without AMX bf16 is slower."""
 
     class_weights: Literal["none", "balanced"] = "none"
     """balanced gives rare labels more weight in the loss, by the square root of how rare they are."""
@@ -125,6 +126,9 @@ class TuneRunSection:
 
     log_every: Annotated[Count, MAY_CHANGE] = 20
     """Steps between lines in metrics.jsonl."""
+
+    deterministic: Annotated[bool, MAY_CHANGE] = False
+    """Take only algorithms that give the same bits every time: on a GPU slower ones, on a CPU those that run anyway."""
 
     trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Trackers of Accelerate that get the metrics too, such as tensorboard (extra track) or wandb."""

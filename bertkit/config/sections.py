@@ -51,8 +51,9 @@ class TrainConfig:
     clip_norm: NotNegative = 1.0
     """Largest norm of the gradients; larger ones are scaled down to it. 0 leaves them as they are."""
 
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """fp32, or bf16 for the matrix products (weights stay fp32). On CPUs without AMX bf16 is slower."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """bf16 for the matrix products (weights stay fp32), or fp32. auto takes bf16 on GPUs that compute in it, and fp32
+    elsewhere: on CPUs without AMX bf16 is slower."""
 
     gradient_checkpointing: Annotated[bool, MAY_CHANGE] = False
     """Recompute each layer in the backward pass: about a third more time, far less memory."""
@@ -157,6 +158,9 @@ class RunConfig:
 
     num_workers: Annotated[int, Range("[0, 64]"), MAY_CHANGE] = 1
     """Processes of each rank that read and mask batches ahead of training; 0 does it between the steps."""
+
+    deterministic: Annotated[bool, MAY_CHANGE] = False
+    """Take only algorithms that give the same bits every time: on a GPU slower ones, on a CPU those that run anyway."""
 
     trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Trackers of Accelerate that get the metrics too, such as tensorboard (extra track) or wandb."""

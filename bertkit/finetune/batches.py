@@ -52,7 +52,12 @@ def training_batches(
         order = np.argsort(lengths[drawn.row_ids], kind="stable")
         drawn = drawn._replace(row_ids=drawn.row_ids[order], epochs=drawn.epochs[order])
         mine = [rows[index] for index in share_of_rank(drawn, *share).row_ids.tolist()]
-        yield step, [collate(mine[at : at + micro_batch]) for at in range(0, len(mine), micro_batch)]
+        yield step, [_pinned(collate(mine[at : at + micro_batch])) for at in range(0, len(mine), micro_batch)]
+
+
+def _pinned(batch: PackedBatch) -> PackedBatch:
+    """In memory from which a GPU copies while the host goes on."""
+    return batch.pin_memory() if torch.cuda.is_available() else batch
 
 
 def asking(target_logits: Callable[[Any], Tensor], device: Any, max_tokens: int = MAX_TOKENS) -> Ask:

@@ -132,7 +132,7 @@ def _open_log(
         state,
         total_steps=steps.total,
         log_every=recipe.run.log_every,
-        share_of_peak=share_of_peak(count_flops(model.model), accelerator, recipe.train.precision),
+        share_of_peak=share_of_peak(count_flops(model.model), accelerator),
         adviser=Adviser(
             total_steps=steps.total,
             unigram=None,

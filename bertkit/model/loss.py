@@ -38,7 +38,8 @@ def _summed_cross_entropy(
         loss -= log_probability.gather(1, target_M1[rows]).sum()
         logits_MV[rows] = log_probability.exp_()
     gradient_MV = logits_MV
-    gradient_MV.scatter_add_(1, target_M1, gradient_MV.new_full((), -1.0).expand(target_M1.shape))
+    # Not scatter_add_, which has no deterministic kernel on CUDA: a row has one target.
+    gradient_MV.scatter_(1, target_M1, gradient_MV.gather(1, target_M1) - 1)
     return loss, gradient_MV
 
 

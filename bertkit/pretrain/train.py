@@ -134,7 +134,7 @@ def open_log(
         state,
         total_steps=total_steps,
         log_every=recipe.run.log_every,
-        share_of_peak=share_of_peak(flops, run.accelerator, recipe.train.precision),
+        share_of_peak=share_of_peak(flops, run.accelerator),
         adviser=adviser,
         track=lambda values, step: run.accelerator.log(values, step=step),
     )

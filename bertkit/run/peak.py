@@ -12,11 +12,9 @@ from bertkit.model.flops import forward_flops, head_flops, layer_flops
 from bertkit.model.heads import ModelWithHead
 
 
-def share_of_peak(
-    flops: Callable[[int, int], float], accelerator: Accelerator, precision: str
-) -> Callable[[int, int, float], float]:
+def share_of_peak(flops: Callable[[int, int], float], accelerator: Accelerator) -> Callable[[int, int, float], float]:
     """A function of tokens, targets and seconds: the share of the peak of this run's devices that they make."""
-    peak = measure_peak(accelerator.device, precision) * accelerator.num_processes
+    peak = measure_peak(accelerator.device, accelerator.mixed_precision) * accelerator.num_processes
     return lambda num_tokens, num_targets, seconds: flops(num_tokens, num_targets) / seconds / peak
 
 

@@ -79,6 +79,7 @@ def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
     make_ready()
     is_first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as until_exit:
+        until_exit.enter_context(_deterministic(recipe.run.deterministic))
         if is_first:
             until_exit.enter_context(locked(folder / ".lock"))
             write_recipe(folder, recipe)
@@ -101,3 +102,20 @@ def _lost(error: RuntimeError) -> OSError | None:
     if "gloo" in told and "by peer" in told:
         return ConnectionError("another rank was lost; its own output says why, and the same command resumes")
     return None
+
+
+@contextlib.contextmanager
+def _deterministic(asked: bool) -> Iterator[None]:
+    """Let torch take only algorithms that give the same bits every time, inside."""
+    if not asked:
+        yield
+        return
+    import torch
+
+    # Of cuBLAS, which reads it when it is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -31,7 +31,10 @@ class PackedBatch:
     """(T,) which of two texts a token is of, 0 or 1; None where a sequence is one text."""
 
     def to(self, device, non_blocking: bool = False) -> "PackedBatch":
-        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        """What a model reads on the device; how a target was masked stays where it is."""
+        here = {"target_kind": self.target_kind, "target_starts_word": self.target_starts_word}
+        alone = replace(self, target_kind=None, target_starts_word=None)
+        return replace(alone.map(lambda tensor: tensor.to(device, non_blocking=non_blocking)), **here)
 
     def pin_memory(self) -> "PackedBatch":
         return self.map(lambda tensor: tensor.pin_memory())
