@@ -89,7 +89,7 @@ class FillMask:
     def _candidates(self, ids_T: Tensor, places: list[int], top_k: int) -> list[list[Candidate]]:
         batch, _ = pack(ids_T[None])
         logits_MV = self.model.project(self.model.encoder.encode(batch, torch.tensor(places)))
-        # A model may have more rows than its tokenizer has tokens; those are nobody's.
+        # A model may have more rows than its tokenizer has tokens; the rest stands for no token.
         logits_MV = logits_MV[:, : self.vocab_size]
         probability_MV = logits_MV.softmax(-1)
         probability_MV[:, self.special_ids] = -1  # never what a text is missing

@@ -34,7 +34,7 @@ def decide_steps(
 def seconds_per_row(
     recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, long_enough: float
 ) -> float:
-    """Time a few real steps, for so many seconds at least, then put weights and moments back."""
+    """Time a few real steps, for at least `long_enough` seconds, then put weights and moments back."""
     accelerator = trainable.accelerator
     put_back = snapshot(trainable.model, trainable.optimizers)
     batches_of_steps = load_steps(

@@ -23,7 +23,7 @@ def check_recipe(folder: Path, recipe: Any) -> None:
     if not folder.exists():
         return
     found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    # A start that failed, say for a name that nobody has, leaves a recipe and at most an empty folder of checkpoints.
+    # A start that failed, say for an unknown name of the hub, leaves a recipe and an empty folder of checkpoints.
     begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
     if not found or (RECIPE in found and not begun):
         return

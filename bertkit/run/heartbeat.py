@@ -18,8 +18,8 @@ import torch.distributed
 from bertkit.run.folder import num_launched
 
 SILENT_BEATS = 40
-"""A rank is lost when it was silent for so many of our own beats. Ranks are started together, so this is also how long
-one may take to appear."""
+"""A rank is lost when it was silent for this many of our own beats. Ranks are started together, so this is also how
+long one may take to appear."""
 _SECONDS = 1.0
 _ANSWER_SECONDS = 10.0
 """Seconds that rank 0 may take to answer."""

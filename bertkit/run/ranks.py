@@ -125,7 +125,7 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
     """The model as an evaluation needs it, without dropout; afterwards it is as before. All ranks take part."""
     model, _, accelerator = trainable
     bare, training = accelerator.unwrap_model(model, keep_torch_compile=True), model.training
-    # FSDP computes in step over all ranks: one with fewer batches than others goes on with a token that counts nowhere.
+    # FSDP computes in step over all ranks: one with fewer batches continues with a token that counts nowhere.
     in_step = accelerator.distributed_type == DistributedType.FSDP
     target_logits = getattr(bare, "target_logits", bare)
 
