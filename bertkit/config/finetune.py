@@ -130,6 +130,9 @@ class TuneRunSection:
     deterministic: Annotated[bool, MAY_CHANGE] = False
     """Take only algorithms that give the same bits every time: on a GPU slower ones, on a CPU those that run anyway."""
 
+    restart: Annotated[bool, MAY_CHANGE] = False
+    """Start over where a seed has trained before and its checkpoints are gone; otherwise that is refused."""
+
     trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Trackers of Accelerate that get the metrics too, such as tensorboard (extra track) or wandb."""
 

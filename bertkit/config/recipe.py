@@ -155,12 +155,17 @@ def to_yaml(recipe: Any) -> str:
 def forbidden_changes(file: Path, recipe: Any) -> list[str]:
     """What keeps the run with this recipe file from resuming: `key: old -> new` for each change that would alter what
     is computed. A key that the file does not have yet had its default."""
-    old, new = _flat(_read_back(file)), _flat(yaml.safe_load(to_yaml(recipe)))
+    old, new = _flat(_read_back(file)), flat_values(recipe)
     known = {entry.key: entry for entry in entries(recipe)}
     defaults = {key: plain(known[key].default) for key in new if known[key].default is not MISSING}
     old = {**defaults, **old}
     fixed = [key for key in {**old, **new} if key not in known or MAY_CHANGE not in known[key].marks]
     return [f"{key}: {old.get(key)!r} -> {new.get(key)!r}" for key in fixed if old.get(key) != new.get(key)]
+
+
+def flat_values(recipe: Any) -> dict[str, Any]:
+    """The resolved recipe as `section.key` to value."""
+    return _flat(yaml.safe_load(to_yaml(recipe)))
 
 
 def _read_back(file: Path) -> dict[str, Any]:

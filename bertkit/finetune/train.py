@@ -23,7 +23,7 @@ from bertkit.run.log import RunLog
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, wrap
+from bertkit.run.ranks import Trainable, check_same_start, wrap
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, restore_state
 from data_pipelines.masks.plan import Plan
@@ -48,6 +48,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
             seeds = f"seed{'s' if len(recipe.run.seeds) > 1 else ''} {', '.join(map(str, recipe.run.seeds))}"
             run.say(f"{folder} is finished: {seeds}; the model is in {folder / EXPORT}")
         accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
+        check_same_start(accelerator, recipe, facts)
         data = make_tuning_data(task, labeled, start, recipe.data)
         steps = fix_steps(folder, facts, len(data.rows["train"]), recipe.train, accelerator)
         for seed in recipe.run.seeds:
@@ -69,7 +70,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     run.catch_signals()
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
-        make_places(folder)
+        make_places(folder, recipe.run.restart)
     model = _build(recipe, data, seed)
     lr_scale = layer_lr_scale(model.model, recipe.optim.layer_decay)
     trainable = wrap(accelerator, model, build_optimizers(model, recipe.optim, lr_scale))

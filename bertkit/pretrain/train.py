@@ -24,7 +24,7 @@ from bertkit.run.log import RunLog
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, agree_on, evaluating, wrap
+from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, wrap
 from bertkit.run.schedule import batch_stages
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, gather_state, restore_state
@@ -38,10 +38,11 @@ def pretrain(recipe: Recipe) -> int:
     check_pretraining(recipe)
     with start_run(Path(recipe.run.dir), recipe) as run:
         if run.is_first:
-            make_places(run.folder)
+            make_places(run.folder, recipe.run.restart)
         data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=run.is_first)
         check_facts(run.folder, data.facts())
         run.connect(recipe.train.precision, recipe.run.trackers)
+        check_same_start(run.accelerator, recipe, data.facts())
         return train(recipe, data, run)
 
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bertkit.config.fields import build
-from bertkit.run.folder import CHECKPOINTS
+from bertkit.run.folder import CHECKPOINTS, SAVED
 from bertkit.run.log import cut_metrics
 from bertkit.run.ranks import Trainable, agree_on
 from bertkit.run.state import LoopState, gather_state, restore_state
@@ -55,6 +55,8 @@ def save(folder: Path, state: LoopState, trainable: Trainable, keep: int) -> Non
         checkpoint = Checkpoint(state.step, tensors, asdict(state))
         try:
             save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, best_step=state.best_step)
+            if not (folder / CHECKPOINTS / SAVED).exists():
+                durable.replace_file(folder / CHECKPOINTS / SAVED, b"")
         except OSError as error:
             problem = str(error)
     problem = agree_on(trainable.accelerator, problem)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ from data_pipelines import durable
 
 RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.jsonl"
 CHECKPOINTS, EXPORT = "checkpoints", "export"
+LOCK = ".lock"
+SAVED = ".saved"
+"""Lies among the checkpoints once there was one."""
+_HIDDEN = re.compile(r"\.lock|\.tokenizer\.lock|\..+\.tmp|\.(tmp|old)-.+")
+"""What a run may leave in its folder, even a killed one."""
 
 
 def num_launched() -> int:
@@ -22,12 +28,18 @@ def check_recipe(folder: Path, recipe: Any) -> None:
     check_no_file("run.dir", folder)
     if not folder.exists():
         return
-    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    found = sorted(path.name for path in folder.iterdir() if not _HIDDEN.fullmatch(path.name))
+    # The lock is the first thing that a run makes; run.json tells of a run that was copied without it.
+    is_run = any((folder / name).exists() for name in (LOCK, FACTS))
+    if RECIPE in found and not is_run and (folder / RECIPE).read_bytes() != to_yaml(recipe).encode():
+        raise ValueError(
+            f"{folder / RECIPE} is not of a run, and a run would write its own there; choose another run.dir"
+        )
     # A start that failed, say for an unknown name of the hub, leaves a recipe and an empty folder of checkpoints.
     begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
     if not found or (RECIPE in found and not begun):
         return
-    if RECIPE not in found:
+    if RECIPE not in found or not is_run:
         raise ValueError(f"run.dir={folder} holds other files ({found[0]}) and no run; choose an empty folder")
     changes = forbidden_changes(folder / RECIPE, recipe)
     if changes:
@@ -45,8 +57,9 @@ def check_no_file(key: str, folder: Path) -> None:
         raise ValueError(f"{key}={folder}{which} is a file; choose another folder")
 
 
-def make_places(folder: Path) -> None:
-    """Make the folder of checkpoints, and refuse before training what could not be written then."""
+def make_places(folder: Path, restart: bool = False) -> None:
+    """Make the folder of checkpoints, and refuse before training what could not be written then. A run whose
+    checkpoints are gone starts over only if `restart` says so."""
     checkpoints, metrics = folder / CHECKPOINTS, folder / METRICS
     for path in (checkpoints, folder / EXPORT, metrics):
         if path.is_symlink():
@@ -57,12 +70,16 @@ def make_places(folder: Path) -> None:
             raise ValueError(
                 f"{path} is a {'file' if path != metrics else 'folder'} where a run needs the other; move it away"
             )
-    if metrics.is_file() and not checkpoints.exists():
+    kept = [path for path in checkpoints.glob("step-*") if path.is_dir() and not path.is_symlink()]
+    was_saved = (checkpoints / SAVED).exists() or (metrics.is_file() and not checkpoints.exists())
+    if was_saved and not kept and not restart:
         raise ValueError(
-            f"{folder} has trained before, but {checkpoints} is gone; "
-            "restore it from a backup, or choose another run.dir to start over"
+            f"{folder} has trained before, but the checkpoints in {checkpoints} are gone (links do not count); "
+            "restore them from a backup, or start over with run.restart=true or in another run.dir"
         )
     checkpoints.mkdir(exist_ok=True)
+    if not kept:
+        (checkpoints / SAVED).unlink(missing_ok=True)
     probe = checkpoints / ".writable"
     durable.replace_file(probe, b"")
     probe.unlink()

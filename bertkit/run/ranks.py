@@ -1,7 +1,9 @@
 """The ranks of a run: how they connect, how a model is wrapped for them, and how they agree."""
 
 import contextlib
+import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +13,18 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs
 from torch import nn
 
+from bertkit.config.recipe import flat_values
 from bertkit.run.folder import num_launched
 from bertkit.run.signals import ended_by_signals
+from data_pipelines import durable
 from data_pipelines.table import nearest
 
 Value = TypeVar("Value")
+
+# Where things lie, and how a rank reads and logs, is each rank's own; what data holds is told by facts.
+_OWN = {"run.dir", "run.num_workers", "run.log_every", "run.trackers", "data.corpus", "data.prepared", "data.cache_dir"}
+_OWN |= {"data.train", "data.dev", "data.test", "model.init", "model.like", "model.old_domain", "tokenizer.path"}
+_FACTS = {"corpus": "data.corpus", "labeled": "data.train", "rows": "the prepared rows", "init": "model.init"}
 
 _SUPPORTED = {
     DistributedType.NO,
@@ -185,6 +194,38 @@ def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:
         data = data.new_empty(int(size))
     torch.distributed.broadcast(data, src=source)
     return json.loads(bytes(data.tolist()))
+
+
+def check_same_start(accelerator: Accelerator, recipe: Any, facts: dict[str, Any]) -> None:
+    """Refuse ranks that were started with another recipe, other data or other code than the first, on every rank."""
+    if accelerator.num_processes == 1:
+        return
+    mine = {key: value for key, value in flat_values(recipe).items() if key not in _OWN}
+    mine |= {_FACTS.get(key, key): value for key, value in facts.items()} | {"the code": _code_version()}
+    first = agree_on(accelerator, mine)
+    differences = [
+        f"{key} is {_short(first.get(key))} on rank 0 and {_short(mine.get(key))} on rank {accelerator.process_index}"
+        for key in {**first, **mine}
+        if first.get(key) != mine.get(key)
+    ]
+    num_different = torch.tensor([len(differences)])
+    torch.distributed.all_reduce(num_different)
+    if num_different:
+        told = next(filter(None, (agree_on(accelerator, differences, n) for n in range(accelerator.num_processes))))
+        raise ValueError(f"{'; '.join(told)}; start all ranks with the same command, data and version")
+
+
+def _code_version() -> str:
+    """A hash of every module of ours, and the version of torch."""
+    digest = hashlib.sha256()
+    for package in (Path(__file__).parent.parent, Path(durable.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return f"{digest.hexdigest()[:12]} with torch {torch.__version__}"
+
+
+def _short(value: Any) -> str:
+    return f"{value[:12]}..." if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{24,}", value) else repr(value)
 
 
 def _check_trackers(names: list[str]) -> None:

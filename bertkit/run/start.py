@@ -21,7 +21,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from bertkit.cpu import make_ready
-from bertkit.run.folder import write_recipe
+from bertkit.run.folder import LOCK, write_recipe
 from bertkit.run.heartbeat import RankHeartbeat
 from bertkit.run.lock import locked
 from bertkit.run.ranks import start_accelerator
@@ -81,7 +81,7 @@ def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
     with contextlib.ExitStack() as until_exit:
         until_exit.enter_context(_deterministic(recipe.run.deterministic))
         if is_first:
-            until_exit.enter_context(locked(folder / ".lock"))
+            until_exit.enter_context(locked(folder / LOCK))
             write_recipe(folder, recipe)
         heartbeat = until_exit.enter_context(RankHeartbeat())
         run = Run(folder, is_first, heartbeat, until_exit)

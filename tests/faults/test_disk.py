@@ -99,6 +99,7 @@ def test_a_file_where_a_folder_should_be_is_told_before_training(home, killed, t
     path.parent.mkdir(parents=True, exist_ok=True)
     if taken in ("checkpoints", "export", "metrics.jsonl"):
         shutil.copy(killed / "recipe.yaml", folder)
+        shutil.copy(killed / ".lock", folder)
     if taken == "metrics.jsonl":
         path.mkdir()
     else:

@@ -57,9 +57,8 @@ class Home(NamedTuple):
 
     def start(self, folder: Path, *changes: str, ranks: int = 1, before: Callable[[], None] | None = None) -> "Run":
         """Processes that train in the folder; each calls `before` first."""
-        return start(
-            self.argv(folder, *changes), ranks=ranks, before=before, log=folder.with_name(f"{folder.name}.log")
-        )
+        log = folder.with_name(f"{folder.name}.log")
+        return start(self.argv(folder, *changes), ranks=ranks, before=before, log=log)
 
     def finish(self, folder: Path, *changes: str, ranks: int = 1) -> "Run":
         """Train to the end."""
@@ -117,8 +116,16 @@ class Run:
         return self._log.read_bytes()[self._begun :].decode(errors="replace")
 
 
-def start(argv: list[str], *, log: Path, ranks: int = 1, before: Callable[[], None] | None = None) -> Run:
-    """Start `bertkit ARGV` as one process or several that find each other over the loopback interface."""
+def start(
+    argv: list[str],
+    *,
+    log: Path,
+    ranks: int = 1,
+    before: Callable[[], None] | None = None,
+    last: tuple[str, ...] = (),
+) -> Run:
+    """Start `bertkit ARGV` as one process or several that find each other over the loopback interface; the last of
+    them has further arguments."""
     environment: dict[str, str] = {}
     if ranks > 1:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
@@ -128,7 +135,8 @@ def start(argv: list[str], *, log: Path, ranks: int = 1, before: Callable[[], No
     started = []
     for rank in range(ranks):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
-        process = _server().Process(target=_live, args=(argv, environment | own, str(log), before), daemon=True)
+        words = [*argv, *last] if rank + 1 == ranks else argv
+        process = _server().Process(target=_live, args=(words, environment | own, str(log), before), daemon=True)
         process.start()
         started.append(process)
     return Run(started, log)
