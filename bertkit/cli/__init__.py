@@ -39,7 +39,7 @@ VERBS: dict[str, Verb] = {
     "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
     "report": Verb("bertkit.cli.pages", "Write a page that shows one run or compares several."),
     "attention": Verb("bertkit.cli.pages", "Write a page that shows where every head looks in a text."),
-    "plan": Verb("bertkit.cli.plan", "Say what a recipe needs of GPUs, takes and costs; no GPU is asked."),
+    "plan": Verb("bertkit.cli.plan", "Compute, without a GPU, what a recipe needs of GPUs: memory, hours, cost."),
     "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
 PRINTING = {"inspect-masks", "evaluate", "tag", "fill", "info", "bench"}

@@ -1,4 +1,4 @@
-"""The verb plan: a recipe and GPUs enter, what a run would need and cost leaves; no GPU is asked."""
+"""The verb plan: what a recipe would need of GPUs and cost, computed without one."""
 
 import argparse
 
@@ -6,24 +6,21 @@ from bertkit.cli.answers import add_json, answer
 
 
 def plan(parser: argparse.ArgumentParser):
-    parser.description = (
-        "Say what a pretraining recipe needs of GPUs: memory, tokens a second, hours, cost. Needs none."
-    )
-    parser.add_argument("recipe", help="name of a shipped recipe, or a YAML file")
+    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
     parser.add_argument("changes", nargs="*", metavar="key=value", help="changes to the recipe")
     parser.add_argument(
         "--gpu",
         default="A100-80",
         metavar="NAME",
-        help="A100-40, A100-80 (default), H100, H200, B200, L4, A10G, RTX4090",
+        help="kind of GPU: A100-40, A100-80 (default), H100, H200, B200, L4, A10G, RTX4090",
     )
-    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="how many (1)")
-    parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp", help="how several share a model (ddp)")
+    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="number of GPUs (1)")
+    parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp", help="how several GPUs share a model (ddp)")
     other = parser.add_argument_group("another GPU, or another price")
-    other.add_argument("--memory", type=float, metavar="GIB", help="that a process can use")
-    other.add_argument("--tflops", type=float, metavar="X", help="peak in bf16")
-    other.add_argument("--bandwidth", type=float, metavar="GB/S", help="of its memory")
-    other.add_argument("--price", type=float, metavar="X", help="of one for an hour")
+    other.add_argument("--memory", type=float, metavar="GIB", help="memory that a process can use")
+    other.add_argument("--tflops", type=float, metavar="X", help="peak in bf16, in TFLOP/s")
+    other.add_argument("--bandwidth", type=float, metavar="GB/S", help="bandwidth of its memory")
+    other.add_argument("--price", type=float, metavar="X", help="price of one GPU for an hour")
     add_json(parser)
     return run_plan
 
@@ -38,7 +35,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"--gpu: unknown GPU {arguments.gpu!r}"
             + (f"; did you mean {match!r}?" if match else f"; known are {', '.join(GPUS)}")
-            + " --memory, --tflops, --bandwidth and --price describe another"
+            + "; --memory, --tflops, --bandwidth and --price describe another"
         )
     if arguments.gpus < 1:
         raise ValueError(f"--gpus must be at least 1, got {arguments.gpus}")
