@@ -27,7 +27,8 @@ class ModelWithLoss(nn.Module):
         self.register_buffer("weights_K", weights_K, persistent=False)
 
     def forward(self, batch: Any) -> Tensor:
-        return self._loss(self.target_logits(batch), batch.target_ids, self.weights_K)
+        # Not through the method below, around which FSDP gathers weights once more.
+        return self._loss(self.model.target_logits(batch), batch.target_ids, self.weights_K)
 
     def target_logits(self, batch: Any) -> Tensor:
         return self.model.target_logits(batch)

@@ -1,0 +1,65 @@
+"""Fine-tuning, evaluation and compiled models as a GPU would run them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from gpu_step import DDP, FSDP, ONE, check, needs_fake_cuda, outline, recipe_of
+
+from bertkit.config.finetune import read_finetune_recipe
+from bertkit.config.recipe import shipped_recipes
+from bertkit.config.sections import OptimConfig
+from bertkit.evaluate import masked_loss
+from bertkit.finetune.model_with_loss import ModelWithLoss
+from bertkit.finetune.tasks import TASKS
+from bertkit.model import SequenceClassifier, TokenTagger
+from bertkit.plan.ranks import fake_parameters, fake_ranks
+from bertkit.plan.rehearsal import Shape, even_shape, fake_batch, rehearse
+from bertkit.plan.watch import Watch
+from bertkit.run import ranks
+from bertkit.run.optim import build_optimizers
+
+pytestmark = needs_fake_cuda
+AUTO = "auto"
+HEADS = {"tagging": TokenTagger, "classification": SequenceClassifier}
+
+
+@pytest.mark.parametrize("setting", [ONE, DDP, FSDP], ids=["one", "ddp", "fsdp"])
+@pytest.mark.parametrize("encoder", ["bert-base", "modernbert-base"])
+@pytest.mark.parametrize("task", list(HEADS))
+def test_fine_tuning_waits_once_and_multiplies_in_half_precision(task, encoder, setting):
+    """By default: with dropout on attention, and without a word about precision."""
+    dropout = {"attention_probs_dropout_prob": 0.1} if encoder == "bert-base" else {"attention_dropout": 0.1}
+    bare = outline(recipe_of(encoder), **dropout).encoder
+    model = ModelWithLoss(HEADS[task](bare, ["O", "B-PER", "I-PER"]), TASKS[task])
+    lengths = (17, 40, 64, 5)
+    shape = Shape(lengths, len(lengths) if task == "classification" else 60)
+    step = rehearse(model, OptimConfig(), shape, setting._replace(precision=AUTO))
+    check(step, setting, len(bare.layers))
+
+
+@pytest.mark.parametrize("setting", [ONE, FSDP], ids=["one", "fsdp"])
+@pytest.mark.parametrize("name", ["bert-base", "modernbert-base"])
+def test_an_evaluation_waits_once_whatever_its_length(name, setting, monkeypatch):
+    recipe, shape = recipe_of(name), even_shape(64, 4, 0.15)
+    model = outline(recipe)
+    monkeypatch.setattr(masked_loss, "_scores", lambda tally: {"read on": tally.device.type})
+    monkeypatch.setattr(ranks, "_any_rank", lambda here: here)
+    with fake_ranks(setting.num_gpus, setting.launch_file, "bf16") as accelerator:
+        fake_parameters(model, accelerator.device)
+        trainable = ranks.wrap(accelerator, model, build_optimizers(model, recipe.optim))
+        frequent_V = torch.empty(model.config.vocab_size, dtype=torch.bool, device=accelerator.device)
+        with Watch(shape.lengths) as watch, ranks.evaluating(trainable) as evaluation:
+            assert (evaluation.rank, evaluation.world_size) == (0, setting.num_gpus), "ranks share the rows"
+            batches = [fake_batch(shape) for _ in range(3)]
+            logits, total = evaluation.target_logits, evaluation.sum_over_ranks
+            found = masked_loss.score_batches(logits, batches, frequent_V, accelerator.device, total)
+    assert found == {"read on": "cpu"}
+    assert not watch.mixed_products
+    assert not watch.waits
+    assert [direction for direction, _ in watch.copies].count("from the GPU") == 1
+
+
+def test_every_recipe_of_fine_tuning_takes_half_precision_where_it_can():
+    for path in sorted(Path(shipped_recipes()["bert-base"].parent, "finetune").glob("*.yaml")):
+        assert read_finetune_recipe(path.stem, ["data.train=none.conll"]).train.precision == "auto"
