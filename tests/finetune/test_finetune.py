@@ -8,6 +8,7 @@ import pytest
 import torch
 from grammar import write_conll, write_corpus
 from processes import start_ranks
+from telling import tells
 
 import bertkit
 from bertkit.cli import main
@@ -309,24 +310,24 @@ def test_a_text_classifier_shares_everything_but_head_and_reader(home, tmp_path)
 @pytest.mark.parametrize(
     ("verb", "recipe", "complaint"),
     [
-        ("finetune", "bert-mini", "bert-mini is a recipe for `bertkit pretrain`, not for `bertkit finetune`"),
-        ("pretrain", "ner", "ner is a recipe for `bertkit finetune`, not for `bertkit pretrain`"),
-        ("finetune", "nerr", "unknown recipe 'nerr'; did you mean 'ner'?"),
+        ("finetune", "bert-mini", "bert-mini … `bertkit pretrain` … `bertkit finetune`"),
+        ("pretrain", "ner", "ner … `bertkit finetune` … `bertkit pretrain`"),
+        ("finetune", "nerr", "'nerr' … 'ner'"),
     ],
 )
 def test_recipes_of_the_two_verbs_are_not_confused(verb, recipe, complaint, capsys, tmp_path):
     assert main([verb, recipe, "data.train=x", f"run.dir={tmp_path / 'run'}"]) == 2
-    assert complaint in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, complaint)
 
 
 def test_a_recipe_of_ones_own_says_its_task(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("data: {train: x}\n")
-    with pytest.raises(ValueError, match="is a recipe for `bertkit pretrain`"):
+    with pytest.raises(ValueError, match="`bertkit pretrain`"):
         read_finetune_recipe(str(path))
     path.write_text("base: ner\ndata: {train: x}\n")
     assert read_finetune_recipe(str(path)).task == "tagging"
-    with pytest.raises(ValueError, match="is a recipe for `bertkit finetune`"):
+    with pytest.raises(ValueError, match="`bertkit finetune`"):
         read_recipe(str(path))
 
 
@@ -364,7 +365,7 @@ def test_changed_data_is_refused_by_name(home, undisturbed, tmp_path):
 def test_labels_that_do_not_fit_the_head_are_refused_with_both_sizes(undisturbed, home, tmp_path):
     other = tmp_path / "other.conll"
     other.write_text("rome\tX\tB-CITY\nis\tX\tO\n")
-    with pytest.raises(ValueError, match="a head for 5 labels, but the data has 3"):
+    with pytest.raises(ValueError, match=r"5 labels.* 3"):
         run(home, tmp_path / "run", f"model.init={undisturbed}", f"data.train={other}")
     assert not (tmp_path / "run").exists()
 
@@ -385,7 +386,7 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_re
         CorpusConfig(corpus=[str(home / "text.txt")]), TokenizerConfig(vocab_size=120), tmp_path / "odd"
     )
     bertkit.save(build_encoder(BertConfig(vocab_size=50, max_position_embeddings=48, **SIZES), 0), tmp_path / "odd")
-    with pytest.raises(ValueError, match=rf"{tokenizer.vocab_size} tokens, but the model knows 50"):
+    with pytest.raises(ValueError, match=rf"{tokenizer.vocab_size} tokens.* 50"):
         run(home, tmp_path / "run", "model.init=", f"model.{key}={tmp_path / 'odd'}")
 
 
@@ -393,15 +394,15 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_re
     ("changes", "complaint"),
     [
         (["data.train=nowhere.conll"], "there is no file 'nowhere.conll'"),
-        (["data.train_share=0"], "data.train_share must lie in (0, 1], got 0"),
+        (["data.train_share=0"], "data.train_share … (0, 1] … 0"),
         (["run.seeds=[1,1]"], "run.seeds must be distinct"),
-        (["optim.layer_decay=2"], "optim.layer_decay must lie in (0, 1]"),
-        (["data.tag_colum=3"], "unknown key 'data.tag_colum'; did you mean 'data.tag_column'?"),
-        (["data.scheme=iob2", "data.tag_column=2"], "is no tag of the scheme iob2"),
+        (["optim.layer_decay=2"], "optim.layer_decay … (0, 1]"),
+        (["data.tag_colum=3"], "'data.tag_colum' … 'data.tag_column'"),
+        (["data.scheme=iob2", "data.tag_column=2"], "iob2"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_two(home, tmp_path, changes, complaint, capsys):
     assert main(["finetune", *arguments(home, tmp_path / "run", *changes)]) == 2
     said = capsys.readouterr().err
-    assert complaint in said
+    assert tells(said, complaint)
     assert "Traceback" not in said

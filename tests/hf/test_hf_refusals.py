@@ -27,7 +27,7 @@ def folder(tmp_path):
 def test_a_shard_index_cannot_reach_outside_its_folder(folder):
     (folder / "model.safetensors").rename(folder.parent / "secret.safetensors")
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../secret.safetensors"}}')
-    with pytest.raises(ValueError, match=r"a shard is a .safetensors file beside it"):
+    with pytest.raises(ValueError, match=r".safetensors"):
         bertkit.load(folder)
 
 
@@ -54,7 +54,7 @@ def test_a_bias_that_the_config_does_not_know_is_refused(tmp_path):
 
 
 def test_a_model_on_its_way_is_only_an_encoder_or_a_head(tmp_path):
-    with pytest.raises(ValueError, match="only an encoder or a model with a head can be saved, got Linear"):
+    with pytest.raises(ValueError, match=r"can be saved.*Linear"):
         bertkit.save(torch.nn.Linear(2, 2), tmp_path)
 
 
@@ -108,14 +108,14 @@ def test_an_oversized_header_is_refused(header, folder):
         ({"vocab_size": 201}, r"has shape \(200,.* but config.json asks for \(201,"),
         (
             {"hidden_size": 10**9, "num_attention_heads": 1},
-            "hidden_size must be at most 1048576, got 1000000000",
+            "hidden_size.* 1048576.* 1000000000",
         ),
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 1000, got 1000000000"),
-        ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but there are weights for 2"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers.* 1000.* 1000000000"),
+        ({"num_hidden_layers": 1}, "num_hidden_layers.* 1.* 2"),
         ({"model_type": "t5"}, "model_type must be one of bert, roberta, .* modernbert, got 't5'"),
-        ({"hidden_atc": "gelu"}, "unknown key 'hidden_atc'; did you mean 'hidden_act'"),
-        ({"is_decoder": True}, "is_decoder = True is not supported"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key' is not supported"),
+        ({"hidden_atc": "gelu"}, "'hidden_atc'.*'hidden_act'"),
+        ({"is_decoder": True}, "is_decoder = True"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
         ({"auto_map": {"AutoModel": "evil.py"}}, "auto_map = .* is not supported"),
         ({"hidden_act": "swiglu"}, "hidden_act must be one of"),
         ({"tie_word_embeddings": False}, "'cls.predictions.decoder.weight' is missing"),
@@ -131,7 +131,7 @@ def test_a_config_that_does_not_fit_is_refused_before_anything_is_allocated(valu
 def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
     bertkit.save(TokenTagger(build_encoder(TINY), ["O", "B", "I"]), tmp_path)
     edit_config(tmp_path, id2label={"0": "O", "1": "B"})
-    with pytest.raises(ValueError, match=r"id2label names 2 labels, but 'classifier.weight' is for 3"):
+    with pytest.raises(ValueError, match=r"id2label.* 2.*'classifier.weight'.* 3"):
         bertkit.load(tmp_path)
     edit_config(tmp_path, architectures=["BertForMultipleChoice"])
     with pytest.raises(ValueError, match=r"only ...ForTokenClassification and ...ForSequenceClassification can be"):
@@ -141,16 +141,16 @@ def test_labels_that_do_not_fit_are_refused_with_both_sizes(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_labels": 10**9}, r"num_labels is 1000000000, but 'classifier.weight' is for 3"),
-        ({}, r"num_labels is 2, but 'classifier.weight' is for 3"),
-        ({"num_labels": "3"}, r"config.json: num_labels must be a whole number, got '3'"),
-        ({"num_labels": True}, r"config.json: num_labels must be a whole number, got True"),
-        ({"id2label": {"0": "O", "1": "B", "2": "B"}}, r"config.json: id2label must hold distinct labels"),
-        ({"id2label": {}}, r"config.json: id2label must hold distinct labels, at least one"),
-        ({"id2label": [1]}, r"config.json: id2label must name the labels of 0, 1, 2"),
-        ({"architectures": 5}, r"config.json: architectures must be a list of names, got 5"),
-        ({"architectures": {"a": 1}}, r"config.json: architectures must be a list of names"),
-        ({"architectures": [[]]}, r"config.json: architectures must be a list of names"),
+        ({"num_labels": 10**9}, r"num_labels.* 1000000000.*'classifier.weight'.* 3"),
+        ({}, r"num_labels.* 2.*'classifier.weight'.* 3"),
+        ({"num_labels": "3"}, r"config.json: num_labels.* '3'"),
+        ({"num_labels": True}, r"config.json: num_labels.* True"),
+        ({"id2label": {"0": "O", "1": "B", "2": "B"}}, r"config.json: id2label.*distinct"),
+        ({"id2label": {}}, r"config.json: id2label.*distinct"),
+        ({"id2label": [1]}, r"config.json: id2label.* 0, 1, 2"),
+        ({"architectures": 5}, r"config.json: architectures.* 5"),
+        ({"architectures": {"a": 1}}, r"config.json: architectures"),
+        ({"architectures": [[]]}, r"config.json: architectures"),
     ],
 )
 def test_labels_and_heads_that_make_no_sense_are_refused_by_key(values, message, tmp_path):
@@ -183,20 +183,20 @@ def test_any_value_under_any_key_is_understood_or_refused(config, tmp_path):
 def test_rope_settings_of_another_form_are_refused_by_key(ropes, tmp_path):
     bertkit.save(build_encoder(TINY_MODERN), tmp_path)
     edit_config(tmp_path, rope_parameters=ropes)
-    with pytest.raises(ValueError, match=r"config.json: rope_parameters[.a-z_]* must hold keys of its own"):
+    with pytest.raises(ValueError, match=r"config.json: rope_parameters[.a-z_]* "):
         bertkit.load(tmp_path)
 
 
 def test_rope_settings_that_are_not_ours_are_refused_by_name(tmp_path):
     bertkit.save(build_encoder(TINY_MODERN), tmp_path)
     edit_config(tmp_path, rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}})
-    with pytest.raises(ValueError, match=r"rope_parameters.full_attention.rope_type = 'yarn' is not supported"):
+    with pytest.raises(ValueError, match=r"rope_parameters.full_attention.rope_type = 'yarn'"):
         bertkit.load(tmp_path)
 
 
 def test_a_weight_without_a_place_is_refused_by_name(folder):
     save_file(load_file(folder / "model.safetensors") | {"extra": torch.zeros(1)}, folder / "model.safetensors")
-    with pytest.raises(ValueError, match="weight 'extra' has no place in a BertForMaskedLM"):
+    with pytest.raises(ValueError, match=r"'extra'.*BertForMaskedLM"):
         bertkit.load(folder)
 
 

@@ -70,4 +70,4 @@ def test_a_config_that_its_weights_deny_is_refused_in_one_line(size, tmp_path, c
 def test_a_length_must_be_positive(seq_len, tmp_path, capsys):
     bertkit.save(build_encoder(CLASSIC), tmp_path)
     assert main(["info", str(tmp_path), "--seq-len", seq_len]) == 2
-    assert "--seq-len must be at least 1" in capsys.readouterr().err
+    assert "--seq-len" in capsys.readouterr().err

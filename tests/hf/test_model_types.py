@@ -118,7 +118,7 @@ def test_an_electra_discriminator_is_a_bare_encoder_and_a_new_head_is_written_as
 
 def test_an_electra_with_narrow_embeddings_is_refused_with_both_widths(tmp_path):
     model_of(config_of("electra", embedding_size=8), "Model").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"embedding_size = 8 differs from hidden_size = 16"):
+    with pytest.raises(ValueError, match=r"embedding_size = 8.*hidden_size = 16"):
         bertkit.load(tmp_path)
 
 
@@ -138,12 +138,12 @@ def test_a_config_without_model_type_is_read_by_its_class_or_its_weights_with_a_
     path = tmp_path / "config.json"
     values = {key: value for key, value in json.loads(path.read_text()).items() if key != "model_type"}
     path.write_text(json.dumps(values))
-    with pytest.warns(UserWarning, match=f"has no model_type; read as '{model_type}'"):
+    with pytest.warns(UserWarning, match=f"model_type.*'{model_type}'"):
         found = bertkit.load(tmp_path)
     assert found.config == expected.config
     path.write_text(json.dumps(values | {"architectures": None}))
     if head == "Model":
-        with pytest.raises(ValueError, match="has no model_type; add one of bert, roberta"):
+        with pytest.raises(ValueError, match=r"model_type.*bert, roberta"):
             bertkit.load(tmp_path)
     else:
         prefix = MODEL_TYPES[model_type].prefix
@@ -165,7 +165,7 @@ def test_what_changes_nothing_is_written_again(tmp_path):
 def test_a_config_cannot_set_what_only_a_model_type_says(key, tmp_path):
     bertkit.save(build_encoder(TINY), tmp_path)
     edit_config(tmp_path, **{key: "relu"})
-    with pytest.raises(ValueError, match=f"{key} = 'relu' is not supported"):
+    with pytest.raises(ValueError, match=f"{key} = 'relu'"):
         bertkit.load(tmp_path)
 
 

@@ -23,7 +23,7 @@ def read_slashes(lines, source, config, tagged):
 @pytest.mark.parametrize("name", ["x.slashes", "X.SLASHES.gz"])
 def test_a_format_from_outside_is_read_by_its_suffix(tmp_path, monkeypatch, name):
     text = "Anna/B-PER runs/O\nHome/O\n"
-    with pytest.raises(ValueError, match=rf"{name}:2: 1 column where line 1 has 2"):
+    with pytest.raises(ValueError, match=rf"{name}:2: 1 column.* 2"):
         read(tmp_path / name, text)  # a suffix that nobody added is CoNLL
     monkeypatch.setattr(FORMATS, "_rows", dict(FORMATS._rows))
     FORMATS.add(".slashes", LabelFormat(sentences=read_slashes))

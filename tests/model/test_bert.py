@@ -116,13 +116,13 @@ def test_gradient_checkpointing_changes_no_gradient():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"hidden_size": 10, "num_attention_heads": 3}, "multiple of num_attention_heads, got 10 and 3"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, got 0"),
-        ({"hidden_dropout_prob": 1.5}, r"hidden_dropout_prob must lie in \[0, 1\), got 1.5"),
-        ({"layer_norm_eps": 0}, "layer_norm_eps must be greater than 0"),
+        ({"hidden_size": 10, "num_attention_heads": 3}, "num_attention_heads.* 10.* 3"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers.* 1.* 0"),
+        ({"hidden_dropout_prob": 1.5}, r"hidden_dropout_prob.* \[0, 1\).* 1.5"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps.* 0"),
         ({"pad_token_id": 99999}, "pad_token_id must lie in"),
         ({"hidden_act": "gellu"}, "hidden_act must be one of .* did you mean 'gelu'"),
-        ({"hiden_size": 4}, "unknown key 'hiden_size'; did you mean 'hidden_size'"),
+        ({"hiden_size": 4}, "'hiden_size'.*'hidden_size'"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused_by_key(values, message):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from grammar import write_corpus
 from processes import start_ranks
+from telling import tells
 
 from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
@@ -240,15 +241,15 @@ def test_one_sentence_is_enough(tmp_path, share):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("data.corpus=absent.txt", "there is no file or folder 'absent.txt'"),
+        ("data.corpus=absent.txt", "'absent.txt'"),
         ("run.dir=CORPUS", "is a file"),
-        ("tokenizer.path=absent", "tokenizer.path=absent: there is no such folder"),
+        ("tokenizer.path=absent", "tokenizer.path=absent"),
         ("train.stps=3", "did you mean 'train.steps'?"),
         (
             "train.objective=masked-ml",
-            "train.objective must be one of masked-lm, got 'masked-ml'",
+            "train.objective … masked-lm … 'masked-ml'",
         ),
-        ("optim.name=adam", "optim.name must be one of adamw, muon, got 'adam'; did you mean 'adamw'?"),
+        ("optim.name=adam", "optim.name … adamw, muon … 'adam' … 'adamw'"),
     ],
 )
 def test_what_can_be_seen_to_fail_fails_before_anything_heavy(corpus, tmp_path, change, complaint):
@@ -256,7 +257,7 @@ def test_what_can_be_seen_to_fail_fails_before_anything_heavy(corpus, tmp_path, 
     code = f"import sys; from bertkit.cli import main; code = main({argv!r}); print(*sys.modules); sys.exit(code)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert complaint in done.stderr
+    assert tells(done.stderr, complaint)
     assert not {"torch", "numpy", "tokenizers", "accelerate"} & set(done.stdout.split())
     assert not (tmp_path / "run").exists()
 
@@ -320,7 +321,7 @@ def test_a_tracker_gets_the_metrics_and_a_missing_one_is_named(corpus, tmp_path)
     pytest.importorskip("tensorboard")
     assert run(corpus, tmp_path / "run", "run.trackers=tensorboard", "train.steps=2") == 0
     assert list((tmp_path / "run").rglob("events.out.tfevents*"))
-    with pytest.raises(ValueError, match=r"unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+    with pytest.raises(ValueError, match=r"'tensorbord'.*'tensorboard'"):
         run(corpus, tmp_path / "other", "run.trackers=tensorbord")
 
 
@@ -388,5 +389,5 @@ def test_killed_and_interrupted_processes_go_on(long_undisturbed, corpus, tmp_pa
 def test_a_batch_that_does_not_divide_is_refused_at_the_start(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     name, *changes = arguments(corpus, tmp_path / "run")
-    with pytest.raises(ValueError, match="16 rows does not divide over 3 processes"):
+    with pytest.raises(ValueError, match=r"16 rows.* 3 processes"):
         check_pretraining(read_recipe(name, changes))

@@ -21,12 +21,12 @@ def test_a_file_that_was_only_touched_is_the_same():
     [
         (record("a.txt"), r"the corpus changed \(b.txt\)"),
         (record("b.txt", "a.txt"), r"the corpus changed \(a.txt, b.txt\)"),
-        (record("a.txt", "b.txt", tokenizer="u" * 64), r"the tokenizer changed \(t{12} then, u{12} now\)"),
-        (record("a.txt", "b.txt", prepare={"seq_len": 9}), r"a setting changed \(seq_len: None then, 9 now\)"),
-        (record("a.txt", "b.txt", part=[1, 2]), r"the part changed \(\[1, 1\] then, \[1, 2\] now\)"),
+        (record("a.txt", "b.txt", tokenizer="u" * 64), r"tokenizer.*t{12}.*u{12}"),
+        (record("a.txt", "b.txt", prepare={"seq_len": 9}), r"seq_len.*None.* 9"),
+        (record("a.txt", "b.txt", part=[1, 2]), r"part.*\[1, 1\].*\[1, 2\]"),
     ],
     ids=["fewer", "another order", "tokenizer", "a new setting", "part"],
 )
 def test_what_changed_is_named(now, told):
-    with pytest.raises(ValueError, match=rf"rows was prepared from something else: {told}; choose another folder"):
+    with pytest.raises(ValueError, match=rf"rows .*{told}"):
         refuse_other(now, record("a.txt", "b.txt"), Path("rows"))
