@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer, json_lines
 from bertkit.hf.folder import check_named, resolve
+from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.terminal import printable
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def fill(parser: ArgumentParser) -> Run:
 
 
 def import_folder(parser: ArgumentParser) -> Run:
-    from bertkit.hf.model_types import MODEL_TYPES
 
     about = f"Hugging Face folder ({', '.join(MODEL_TYPES)}), or hf:NAME to download one"
     parser.add_argument("source", metavar="SOURCE", help=about)

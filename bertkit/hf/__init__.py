@@ -1,4 +1,4 @@
-"""A Hugging Face folder enters, a model leaves, and back, without transformers.
+"""Models from and to Hugging Face folders, without transformers.
 
 Names are imported on first use, so that `bertkit.hf.folder` does not pay for torch.
 """

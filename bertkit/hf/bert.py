@@ -1,4 +1,4 @@
-"""BERT as transformers spells it; RoBERTa and ELECTRA call most of their weights alike."""
+"""BERT as transformers names it; RoBERTa and ELECTRA name most of their weights alike."""
 
 from dataclasses import asdict
 from typing import Any

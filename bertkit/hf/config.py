@@ -1,4 +1,4 @@
-"""The values of a config.json enter, a checked encoder config leaves, and back."""
+"""Reads and writes the values of a config.json as a checked encoder config."""
 
 import types
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""ELECTRA: a BERT whose discriminator comes without a masked-LM head; its generator's head serves where one is made."""
+"""ELECTRA: a BERT whose discriminator has no masked-LM head; a new one is named like the generator's."""
 
 from typing import Any
 

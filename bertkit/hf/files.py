@@ -1,4 +1,4 @@
-"""safetensors files enter, tensors leave, and back; whatever else carries weights is refused unopened."""
+"""Reads and writes safetensors files; any other file that can hold weights is refused unopened."""
 
 import hashlib
 import json
@@ -28,9 +28,9 @@ def open_weights(folder: Path) -> "Weights":
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A folder to write a model into, which then takes the place of the one in `folder`; other files there stay.
+    """A folder to write a model into, which then replaces the one in `folder`; other files there stay.
 
-    The old weights go first and the new ones come last: in between there is no model, never one of two halves.
+    The old weights are removed first and the new ones come last: in between the folder holds no model, never a mixture.
     """
     with durable.scratch_folder(folder / ".unfinished") as unfinished:
         yield unfinished
@@ -93,7 +93,7 @@ class Weights(AbstractContextManager):
         return tensor.to(torch.float32, copy=True)
 
     def verify(self) -> None:
-        """Compare what is stored with the digest that `save_weights` left; other writers leave none."""
+        """Compare what is stored with the digest that `save_weights` wrote; other writers leave none."""
         for path, handle, digest in self._digests:
             if _digest((name, handle.get_tensor(name)) for name in sorted(handle.keys())) != digest:
                 raise ValueError(f"{path} is damaged: its contents do not match the digest in its header")

@@ -1,4 +1,4 @@
-"""What a user calls a model enters, the folder that holds it leaves; the network is asked only where told to."""
+"""Finds the folder of the model that a user names; the network is used for hf: names only."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A model folder enters; what it is, how large and how costly leaves, read from headers alone."""
+"""Describes a model folder by its headers alone: what it is, how large, how costly."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""config.json and the names of the weights enter, the layout of a model leaves, and back."""
+"""The layout of a model folder, read from config.json and the names of the weights, and written again."""
 
 import json
 import re
@@ -87,7 +87,9 @@ def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
     """Write config.json. The tokenizer's special ids, where known, are what readers expect there."""
     values: dict[str, Any] = {"architectures": [layout.architecture], **write_config(layout.config)}
     for ours, theirs in (("pad_id", "pad_token_id"), ("cls_id", "cls_token_id"), ("sep_id", "sep_token_id")):
-        if special_ids is not None and getattr(special_ids, ours) is not None:
+        # Where the padding id says at which row positions begin, it is the encoder's.
+        of_positions = theirs == "pad_token_id" and layout.row.first_position(layout.config)
+        if getattr(special_ids, ours, None) is not None and not of_positions:
             values[theirs] = getattr(special_ids, ours)
     if layout.labels:
         values["id2label"] = {str(i): label for i, label in enumerate(layout.labels)}

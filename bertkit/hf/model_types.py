@@ -1,4 +1,4 @@
-"""The models of Hugging Face by the model_type of their config.json: how each spells its settings and its weights."""
+"""The models of Hugging Face by model_type: what each calls its settings and its weights."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

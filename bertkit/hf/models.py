@@ -1,4 +1,4 @@
-"""A Hugging Face folder enters, a model leaves, and back, without transformers.
+"""Loads and saves models in Hugging Face folders, without transformers.
 
 Our own folders have the same layout: config.json, model.safetensors and the tokenizer's files.
 """
@@ -72,9 +72,9 @@ def load_outline(folder: str | Path) -> Model:
 
 
 def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
-    """Write the folder that `load` and transformers' Auto classes open. A model that was there before gives way as a
-    whole, so a folder with weights is complete and of one model. `tokenizer` is saved with them by its own
-    `save(folder)`; without one, a tokenizer that is there stays."""
+    """Write the folder that `load` and transformers' Auto classes open. A model that is there already is replaced as a
+    whole: a folder with weights is complete and holds one model. `tokenizer` is saved by its own `save(folder)`;
+    without one, a tokenizer that is there stays."""
     path = Path(folder)
     layout = layout_of(model)
     if tokenizer is not None:
@@ -94,6 +94,11 @@ def exported_weights(model: Model) -> dict[str, Tensor]:
     for row in weight_table(layout_of(model), state):
         tensors.update(row.write(state[row.ours]))
     return tensors
+
+
+def check_exportable(model: Model) -> None:
+    """Refuse a model that has a weight without a name at Hugging Face, before time goes into its training."""
+    weight_table(layout_of(model), model.state_dict())
 
 
 def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:

@@ -1,4 +1,4 @@
-"""ModernBERT as transformers spells it: rope settings of newer and of older versions."""
+"""ModernBERT as transformers names it, with the rope settings of newer and of older versions."""
 
 from dataclasses import asdict
 from typing import Any

@@ -1,4 +1,4 @@
-"""A layout enters, the two-way table of its weights leaves: our name on the left, Hugging Face's on the right."""
+"""The two-way table of a model's weights: our name on the left, Hugging Face's on the right."""
 
 import re
 from collections.abc import Iterable, Mapping

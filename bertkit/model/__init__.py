@@ -1,4 +1,4 @@
-"""Token ids enter, hidden states or logits leave: the encoders, their heads, and packing.
+"""The encoders, their heads, and packing.
 
 Names are imported on first use, so that `bertkit.model.config` does not pay for torch.
 """

@@ -1,4 +1,4 @@
-"""The name of a nonlinearity enters, its function leaves."""
+"""Nonlinearities by name."""
 
 from collections.abc import Callable
 from functools import partial

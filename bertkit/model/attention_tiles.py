@@ -1,8 +1,8 @@
 """The borders of packed sequences enter; tiles leave, each a rectangle of queries and keys for one kernel call.
 
-Equally long neighbours are one tile, as a view of the pack. Short neighbours of different lengths are taken for one
-sequence, behind a mask that keeps them apart: what they waste on each other takes less time than calls of their own.
-A local window cuts a sequence into several, each with only the keys it can reach.
+Equally long neighbours are one tile, as a view of the pack. Short neighbours of different lengths are treated as one
+sequence, with a mask that keeps them apart: computing what the mask hides takes less time than a call for each.
+A local window cuts a sequence into several tiles, each with only the keys it can reach.
 """
 
 # T tokens in the pack, H heads, M tokens asked for, N sequences in a tile, Q queries and K keys of a tile
@@ -22,7 +22,7 @@ CALL_COST = 2**20
 
 
 class Tile(NamedTuple):
-    """Neighbouring sequences of one length, or taken for one, and which of their queries see which of their keys."""
+    """Neighbouring sequences of one length, or treated as one, and which of their queries see which of their keys."""
 
     query_rows: slice
     """The sequences' rows among the queries."""
@@ -37,7 +37,7 @@ class Tile(NamedTuple):
     """Place of each query in its sequence, where a window hides some keys."""
     window: int = -1
     apart_QK: Tensor | None = None
-    """Of sequences taken for one: -inf where query and key belong to different ones or are too far from each other."""
+    """Of sequences treated as one: -inf where query and key belong to different ones or are too far from each other."""
 
     def queries_of(self, rows: Tensor) -> Tensor:
         """A view (N, H, Q, ...) of values (rows, H, ...) that belong to queries."""
@@ -85,9 +85,9 @@ class _Group(NamedTuple):
     start: int
     end: int
     length: int
-    """Of each; of sequences taken for one, of all together."""
+    """Of each; of sequences treated as one, of all together."""
     starts: tuple[int, ...] = ()
-    """Of sequences taken for one: the row where each starts."""
+    """Of sequences treated as one: the row where each starts."""
 
 
 def _grouped(borders: tuple[int, ...], together: int) -> list[_Group]:
@@ -132,7 +132,7 @@ def _tiles_of(group: _Group, reach: int) -> Iterator[Tile]:
 
 
 def _tiles_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Tile]:
-    """One tile a sequence, or sequences taken for one, that has any of the tokens asked for."""
+    """One tile a sequence, or sequences treated as one, that has any of the tokens asked for."""
     for start in range(group.start, group.end, group.length):
         first, last = (bisect.bisect_left(places, row) for row in (start, start + group.length))
         if first == last:
@@ -149,7 +149,7 @@ def _tiles_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Ti
 
 
 def _apart(group: _Group, query_places: Tensor, reach: int) -> Tensor:
-    """(Q, K): 0 where a query may look, -inf elsewhere, for sequences taken for one."""
+    """(Q, K): 0 where a query may look, -inf elsewhere, for sequences treated as one."""
     key_places = torch.arange(group.length)
     starts = torch.tensor(group.starts) - group.start
     sequence_Q, sequence_K = (torch.bucketize(places, starts, right=True) for places in (query_places, key_places))

@@ -1,4 +1,4 @@
-"""A config and a seed enter, an initialised encoder leaves."""
+"""Builds encoders from their configs."""
 
 import torch
 from torch import nn

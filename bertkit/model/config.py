@@ -12,7 +12,7 @@ LayerType = Literal["full_attention", "sliding_attention"]
 Positions = Literal["absolute", "sinusoidal"]
 Pooling = Literal["cls", "mean"]
 
-# Upper ends are far beyond any encoder: a number above is a slip, found out otherwise when memory or patience ends.
+# The upper bounds lie far beyond any encoder: a larger number is a typing error that would show only when memory ends.
 Count = Annotated[int, Range("[1, inf)")]
 Width = Annotated[int, Range("[1, 1048576]")]
 MlpWidth = Annotated[int, Range("[1, 4194304]")]
@@ -243,7 +243,7 @@ class ModernBertConfig(EncoderConfig):
     """How a sequence becomes one vector where a classifier judges whole sequences."""
 
     initializer_cutoff_factor: Positive = 2.0
-    """Initial weights lie within so many standard deviations."""
+    """Initial weights lie within this many standard deviations."""
 
     def __post_init__(self):
         super().__post_init__()

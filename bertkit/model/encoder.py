@@ -1,4 +1,4 @@
-"""What every encoder has in common: how it is called, and what heads, exports and optimizers ask of it."""
+"""What every encoder has in common: how it is called, and what heads, exports and optimizers need of it."""
 
 # B rows, L padded length, T tokens in the pack, D width
 

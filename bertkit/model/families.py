@@ -1,4 +1,4 @@
-"""The encoder families by the name that recipes call them: a config that says its shape, and the class that has it."""
+"""The encoder families by the name that recipes use: a config for the shape, and the class that computes it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple

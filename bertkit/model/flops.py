@@ -1,4 +1,4 @@
-"""A model enters, the multiplications and additions of its matrix products leave."""
+"""Counts the multiplications and additions in a model's matrix products."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""An encoder enters a head; token ids enter the two, logits or a loss leave."""
+"""Heads on an encoder: they predict masked tokens, the labels of tokens, or the label of a sequence."""
 
 # B rows, L padded length, T tokens in the pack, M masked tokens, D width, V vocabulary, K labels
 

@@ -1,4 +1,4 @@
-"""Modules without values enter; they leave with initial weights that are a function of the seed alone."""
+"""Initial weights that are a function of the seed alone."""
 
 import hashlib
 import math

@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from bertkit.config.recipe import Recipe
-from bertkit.hf import Model, load
+from bertkit.hf.models import Model, check_exportable, load
 from bertkit.model import build_encoder
 from bertkit.model.heads import HEADS
 from bertkit.pretrain.data import PretrainingData
@@ -28,6 +28,7 @@ def build_model(recipe: Recipe, data: PretrainingData, objective: Objective) -> 
         config = recipe.model.encoder_config(data.tokenizer.vocab_size, data.tokenizer.special.pad_id)
         encoder_seed, seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
         start = build_encoder(config, encoder_seed)
+        check_exportable(start)
     start.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
     return objective.make_model(start, seed)
 

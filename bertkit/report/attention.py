@@ -3,7 +3,7 @@
 # N layers, H heads, T tokens
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,23 +50,21 @@ def attention_of(model_folder: str, text: str) -> Attention:
         raise ValueError("the text is empty; give the model something to read")
     import torch
 
-    from bertkit.hf import load
     from bertkit.hf.folder import resolve
+    from bertkit.hf.models import check_vocabulary, load
     from bertkit.report.probe import spelled
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
     folder = resolve(model_folder)
-    model = load(folder)
-    encoder: Any = getattr(model, "encoder", model)
-    backend = load_tokenizer(folder).backend
+    encoder, tokenizer = load(folder).encoder, load_tokenizer(folder)
+    check_vocabulary(tokenizer, encoder.config.vocab_size, folder)
+    backend = tokenizer.backend
     ids = backend.encode(text).ids
     if not ids:
         raise ValueError(f"the tokenizer of {folder} finds no token in the text; give the model something to read")
     most = min(MOST_TOKENS, encoder.config.max_position_embeddings)
     if len(ids) > most:
         raise ValueError(f"the text has {len(ids)} tokens, more than the {most} that can be shown; shorten it")
-    if max(ids) >= encoder.config.vocab_size:
-        raise ValueError(f"{folder}: the tokenizer has more tokens than the model's {encoder.config.vocab_size}")
     with torch.inference_mode():
         weights = encoder.attention_weights(torch.tensor([ids]))
     weights_NHTT = torch.stack([rows[0] for rows in weights]).double()
