@@ -12,15 +12,37 @@ from bertkit.run.signals import StopSignals
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_sets_a_flag_and_nothing_else(number, code):
-    before = signal.getsignal(number)
+def test_a_signal_sets_a_flag_and_nothing_else(number, code, caught):
+    caught(number, signal.SIG_DFL)  # these tests may run under nohup themselves
     signals = StopSignals()
     signals.catch()
     os.kill(os.getpid(), number)
     os.kill(os.getpid(), number)  # the launcher passes Ctrl-C on
     signals.release()
     assert (signals.number, signals.exit_code) == (number, code)
-    assert signal.getsignal(number) is before
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored(caught):
+    caught(signal.SIGHUP, signal.SIG_IGN)
+    signals = StopSignals()
+    signals.catch()
+    os.kill(os.getpid(), signal.SIGHUP)
+    signals.release()
+    assert signals.number == 0
+
+
+@pytest.fixture
+def caught():
+    """Sets what a signal does, and puts back what it did before."""
+    before: dict[int, object] = {}
+
+    def set_handler(number: int, handler: object) -> None:
+        before[number] = signal.signal(number, handler)
+
+    yield set_handler
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_a_rank_that_was_not_asked_itself_ends_as_if_terminated():
