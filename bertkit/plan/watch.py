@@ -57,7 +57,7 @@ class Message(NamedTuple):
 class Watch(TorchDispatchMode):
     """Counts while it is entered. `lengths` are those of the sequences in a pack: fake borders have no values."""
 
-    def __init__(self, lengths: Sequence[int] = ()):
+    def __init__(self, lengths: Sequence[int] = (), device: str = "cuda"):
         super().__init__()
         self.lengths = lengths
         self.kernels: list[Kernel] = []
@@ -66,7 +66,7 @@ class Watch(TorchDispatchMode):
         self.copies: Counter[tuple[str, str]] = Counter()
         """By direction and line: copies between host and GPU that block."""
         self.messages: list[Message] = []
-        self.memory = Memory()
+        self.memory = Memory(device)
 
     def __enter__(self):
         fake_cuda.waits.clear()
