@@ -8,18 +8,6 @@ from bertkit.model.config import EncoderConfig
 from data_pipelines.table import Table
 
 
-def _as_they_are(values: dict[str, Any]) -> dict[str, Any]:
-    return values
-
-
-def _fields(config: Any) -> dict[str, Any]:
-    return asdict(config)
-
-
-def _from_the_first(config: Any) -> int:
-    return 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelType:
     config: type[EncoderConfig]
@@ -32,12 +20,12 @@ class ModelType:
     """Our modules, each with theirs: with the prefix, `*` for the number of a layer. Where theirs are several, ours
     is one above the other. `head.decoder_weight` and `head.decoder_bias` name weights rather than modules. A part of a
     head that is not named here is called there as it is here."""
-    read: Callable[[dict[str, Any]], dict[str, Any]] = _as_they_are
+    read: Callable[[dict[str, Any]], dict[str, Any]] = dict
     """The values of a config.json, some of them under other keys or in another form, as those of our config. Keys that
     it leaves are judged by bertkit.hf.config."""
-    write: Callable[[Any], dict[str, Any]] = _fields
+    write: Callable[[Any], dict[str, Any]] = asdict
     """The opposite: our config as the values that transformers reads."""
-    first_position: Callable[[Any], int] = _from_the_first
+    first_position: Callable[[Any], int] = lambda config: 0
     """Row of their position table that belongs to a sequence's first token; the rows before are never looked up."""
     second_bias: str | None = None
     """Another name under which the bias of the vocabulary projection is stored; where nothing is tied, this one
