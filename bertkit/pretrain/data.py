@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import islice
@@ -192,8 +192,8 @@ def _tokenizer_folder(
                             lambda done, total: update(done, total, f"{done / 1e6:.1f} MB read"),
                         )
                 else:
-                    with cache.progress(f"adding {section.extend} tokens"):
-                        _extend(load_tokenizer(given), corpus, section.extend, unfinished)
+                    with cache.progress(f"adding {section.extend} tokens") as update:
+                        _extend(load_tokenizer(given), corpus, section.extend, unfinished, update)
                 check_unchanged(corpus, sources)
                 hashes = {file.name: file_hash(file) for file in unfinished.iterdir()}
                 durable.write_file(unfinished / _HASHES, durable.json_bytes(hashes))
@@ -218,9 +218,13 @@ def _local(path: str | None) -> Path | None:
     return resolve(path) if path.startswith(HUB_PREFIX) else Path(path)
 
 
-def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Path) -> None:
-    texts = (document.text for document in islice(read_documents(corpus), _EXTEND_DOCUMENTS))
-    extension = extend_tokenizer(tokenizer, texts, num_new)
+def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Path, update: Update) -> None:
+    def texts() -> Iterator[str]:
+        for number, document in enumerate(islice(read_documents(corpus), _EXTEND_DOCUMENTS), start=1):
+            yield document.text
+            update(number, _EXTEND_DOCUMENTS, f"words of {number:,} documents counted")
+
+    extension = extend_tokenizer(tokenizer, texts(), num_new)
     extension.tokenizer.save(folder)
     durable.write_file(folder / "old_pieces.json", durable.json_bytes(extension.old_pieces))
     report = (

@@ -1,12 +1,13 @@
 """The model that an objective starts from: a new encoder, or an imported model, widened by new tokens."""
 
+import math
 import time
 from dataclasses import replace
 
 from torch import Tensor, nn
 
 from bertkit.config.recipe import Recipe
-from bertkit.hf.models import Model, check_exportable, load
+from bertkit.hf.models import Model, check_exportable, load, load_outline
 from bertkit.model import build_encoder
 from bertkit.model.heads import HEADS
 from bertkit.pretrain.data import PretrainingData
@@ -31,6 +32,18 @@ def build_model(recipe: Recipe, data: PretrainingData, objective: Objective) -> 
         check_exportable(start)
     start.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
     return objective.make_model(start, seed)
+
+
+def new_head_note(data: PretrainingData, model: nn.Module) -> str | None:
+    """What to expect where the model of model.init brought no head to continue with."""
+    if data.init is None or load_outline(data.init).kind == getattr(model, "kind", None):
+        return None
+    size = data.tokenizer.vocab_size
+    return (
+        f"{data.init} is an encoder without a head for this objective: it gets a new one with random weights. The loss "
+        f"starts near ln({size}) = {math.log(size):.1f}, as if nothing were known, and falls fast; what masks are "
+        "filled with means little before that"
+    )
 
 
 def warm_start(model: nn.Module, recipe: Recipe, data: PretrainingData) -> float:

@@ -16,7 +16,7 @@ from bertkit.pretrain.card import model_card
 from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.data import PretrainingData, open_data
 from bertkit.pretrain.objectives import OBJECTIVES, Objective, Scorer
-from bertkit.pretrain.start_model import build_model, warm_start
+from bertkit.pretrain.start_model import build_model, new_head_note, warm_start
 from bertkit.run.advice import Adviser, free_memory
 from bertkit.run.checkpoint import checkpoints, resume, save
 from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places, read_facts, write_facts
@@ -80,6 +80,8 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     with open_log(recipe, objective, run, state, total_steps, flops) as log:
         log.say(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
         if state.step == 0:
+            if note := new_head_note(data, bare):
+                log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
         scores = None
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):

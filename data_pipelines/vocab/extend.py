@@ -38,6 +38,7 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], num_new: int, m
     next_id = tokenizer.vocab_size
     old_pieces: dict[int, list[int]] = {}
     pieces = {token: [index] for token, index in model["vocab"].items()}
+    merges = set(map(tuple, model.get("merges", ())))
     for pair, joined in next_merges(words, prefix, min_frequency):
         if len(old_pieces) == num_new:
             break
@@ -45,8 +46,9 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], num_new: int, m
         if joined not in model["vocab"]:
             model["vocab"][joined] = next_id + len(old_pieces)
             old_pieces[model["vocab"][joined]] = pieces[joined]
-        if "merges" in model and list(pair) not in model["merges"]:
+        if "merges" in model and pair not in merges:
             model["merges"].append(list(pair))
+            merges.add(pair)
     extended = Tokenizer(Backend.from_str(json.dumps(settings)), tokenizer.special, tokenizer.max_length)
     return Extension(extended, old_pieces, _mean_pieces(words), _mean_pieces(_again(words, extended, prefix)))
 
@@ -57,10 +59,10 @@ def count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[tuple[str
     words: Counter[tuple[str, ...]] = Counter()
     for text in texts:
         encoding = tokenizer.backend.encode(text, add_special_tokens=False)
-        start = 0
+        tokens, start = encoding.tokens, 0  # every reading of encoding.tokens makes the whole list anew
         for place, (before, after) in enumerate(pairwise([*encoding.word_ids, None]), 1):
             if before != after:
-                word = tuple(encoding.tokens[start:place])
+                word = tuple(tokens[start:place])
                 start = place
                 if not unknown.intersection(word):
                     words[word] += 1

@@ -79,10 +79,15 @@ def test_without_steps_and_without_new_words_the_export_is_the_model_it_came_fro
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_bare_encoder_gets_a_head(old_text, new_text, tmp_path):
-    init = save_model(tmp_path / "init", old_text, model_of=lambda encoder: encoder)
+@pytest.mark.parametrize(
+    ("head", "told"), [(lambda encoder: encoder, True), (lambda encoder: MaskedLM(encoder), False)]
+)
+def test_a_bare_encoder_gets_a_head_and_is_told_what_to_expect(old_text, new_text, tmp_path, capsys, head, told):
+    init = save_model(tmp_path / "init", old_text, model_of=head)
     assert go_on(tmp_path / "run", init, new_text, "tokenizer.extend=0") == 0
     assert isinstance(bertkit.load(tmp_path / "run" / "export"), MaskedLM)
+    size = load_tokenizer(init).vocab_size
+    assert (f"ln({size})" in capsys.readouterr().err) == told
 
 
 def test_rows_longer_than_the_model_are_refused(old_text, new_text, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from data_pipelines.vocab.extend import extend_tokenizer, next_merges
+from data_pipelines.vocab.extend import count_words, extend_tokenizer, next_merges
 from data_pipelines.vocab.tokenizer import Tokenizer, _special_ids
 
 OLD = ["the cat sat on the mat", "a cat and a dog sat"] * 20
@@ -74,3 +74,25 @@ def test_texts_that_hold_nothing_new_add_nothing():
     extension = extend_tokenizer(wordpiece(), ["the cat sat"] * 3, num_new=10)
     assert extension.old_pieces == {}
     assert extension.new_pieces_per_word == extension.pieces_per_word
+
+
+def test_a_long_document_is_read_once():
+    """The library makes the list of tokens anew at every reading; inside a loop that is quadratic."""
+    real, readings = wordpiece(), []
+
+    class Encoding:
+        word_ids = real.backend.encode(NEW[0]).word_ids
+
+        @property
+        def tokens(self):
+            readings.append(1)
+            return real.backend.encode(NEW[0]).tokens
+
+    class Once:
+        id_to_token = real.backend.id_to_token
+        encode = staticmethod(lambda text, add_special_tokens: Encoding())
+
+    once = Tokenizer.__new__(Tokenizer)
+    once.backend, once.special = Once(), real.special
+    assert count_words(once, NEW[:1]) == count_words(real, NEW[:1])
+    assert len(readings) == 1
