@@ -44,6 +44,8 @@ VERBS: dict[str, Verb] = {
 }
 PRINTING = {"inspect-masks", "evaluate", "tag", "fill", "info", "bench"}
 """Verbs that are there to print, and end when nobody reads it; the others do their work whoever reads."""
+_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Of the machine, which no other argument mends."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,7 +74,7 @@ def _answer(argv: list[str], prints: bool) -> int:
     except KeyboardInterrupt as stop:
         print(f"\nbertkit: interrupted{'; ' if stop.args else ''}{stop}", file=sys.stderr)
         return 130
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         if prints and isinstance(error, BrokenPipeError):  # the reader (head, less) has seen enough
             return 0
         if os.environ.get("BERTKIT_TRACEBACK"):
@@ -194,4 +196,6 @@ def _exit_code(error: Exception) -> int:
     """What a supervisor may do about it: 75 is to try again later, 1 to look at the machine, 2 at what was asked."""
     if isinstance(error, BlockingIOError) or getattr(error, "errno", None) == errno.EADDRINUSE:
         return os.EX_TEMPFAIL
-    return 1 if isinstance(error, (ChildProcessError, ConnectionError)) else 2
+    # An OSError without a number is one of ours: what the machine could not do in the midst of the work.
+    machine = type(error) is OSError and error.errno in (None, *_FAILURES)
+    return 1 if machine or isinstance(error, (ChildProcessError, ConnectionError, FloatingPointError)) else 2

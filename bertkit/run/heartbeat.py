@@ -38,7 +38,7 @@ class RankHeartbeat(contextlib.AbstractContextManager):
             try:
                 store = self._connect()
             except (OSError, RuntimeError):  # torch's network errors are of the second kind
-                raise OSError(
+                raise ConnectionError(
                     f"rank 0 did not appear within {SILENT_BEATS} seconds; start all ranks together"
                 ) from None
             self._thread = threading.Thread(target=self._beat, args=(store,), daemon=True)

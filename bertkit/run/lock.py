@@ -25,7 +25,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise OSError(
+                raise ValueError(
                     f"{path} cannot be locked ({error.strerror}); choose a folder on a disk that has locks"
                 ) from None
             holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"

@@ -59,8 +59,8 @@ def run_steps(
 ) -> Iterator[StepResult]:
     """Take one step for each (step, micro-batches), count it in `state`, log it, and yield what it did.
 
-    A step that is not finite is skipped; too many in a row raise a ValueError. When any rank is asked to `stop`, the
-    result of the step says so on all ranks, and the caller leaves its loop.
+    A step that is not finite is skipped; too many in a row raise a FloatingPointError. When any rank is asked to
+    `stop`, the result of the step says so on all ranks, and the caller leaves its loop.
     """
     start = time.perf_counter()
     for step, batches in batches_of_steps:
@@ -86,7 +86,7 @@ def run_steps(
         if log is not None:
             log.step(result, rules.optim.lr * share, seconds, waited)
         if state.bad_steps >= rules.train.max_bad_steps:
-            raise ValueError(
+            raise FloatingPointError(
                 f"loss or gradients were not finite in {state.bad_steps} steps in a row, up to {state.step}; "
                 "lower optim.lr, lengthen optim.warmup or lower train.clip_norm, and start in another run.dir"
             )

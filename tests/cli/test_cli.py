@@ -153,23 +153,23 @@ def test_a_place_that_cannot_be_written_is_told_in_words(words, complaint, home,
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "code", "said"),
     [
-        (IsADirectoryError(21, "Is a directory", "."), ". is a folder, where a file is needed; name another place"),
-        (FileNotFoundError(2, "No such file or directory", "nowhere/new"), "there is no folder nowhere"),
-        (FileNotFoundError(2, "No such file or directory", "nothing"), "there is no nothing"),
-        (PermissionError(13, "Permission denied", b"file"), "file: Permission denied"),
-        (OSError(39, "Directory not empty", "new", None, "run"), "run: Directory not empty"),
-        (OSError(9, "Bad file descriptor", 5), "Bad file descriptor"),
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (OSError("3 bytes are free"), "3 bytes are free"),
+        (IsADirectoryError(21, "Is a directory", "."), 2, ". is a folder, where a file is needed; name another place"),
+        (FileNotFoundError(2, "No such file or directory", "nowhere/new"), 2, "there is no folder nowhere"),
+        (FileNotFoundError(2, "No such file or directory", "nothing"), 2, "there is no nothing"),
+        (PermissionError(13, "Permission denied", b"file"), 2, "file: Permission denied"),
+        (OSError(39, "Directory not empty", "new", None, "run"), 2, "run: Directory not empty"),
+        (OSError(9, "Bad file descriptor", 5), 2, "Bad file descriptor"),
+        (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (OSError("3 bytes are free"), 1, "3 bytes are free"),
     ],
 )
-def test_an_error_of_the_system_is_told_without_its_number(error, said, home, monkeypatch, capsys):
+def test_an_error_of_the_system_is_told_without_its_number(error, code, said, home, monkeypatch, capsys):
     def fail(*arguments):
         raise error
 
     monkeypatch.chdir(home)
     monkeypatch.setattr(cli, "_dispatch", fail)
-    assert main([]) == 2
+    assert main([]) == code
     assert capsys.readouterr().err == f"bertkit: {said}\n"

@@ -46,7 +46,7 @@ def test_a_run_whose_output_is_lost_goes_on_to_its_end(home, expected, tmp_path,
     tried()
 
 
-@pytest.mark.parametrize(("how", "code"), [("pipe", 0), ("both closed", 0), ("full disk", 2)])
+@pytest.mark.parametrize(("how", "code"), [("pipe", 0), ("both closed", 0), ("full disk", 1)])
 def test_a_verb_that_prints_may_end_early(undisturbed, tmp_path, tried, how, code):
     """Row 26: a reader who has seen enough is no error, an answer that was lost is one."""
     run = start(["info", str(undisturbed)], log=tmp_path / "log", before=partial(lose_output, how))

@@ -220,7 +220,7 @@ def test_a_loss_that_stays_infinite_ends_the_run_with_a_remedy(corpus, tmp_path,
     from bertkit.model import MaskedLM
 
     monkeypatch.setattr(MaskedLM, "loss", lambda self, batch: self.target_logits(batch).sum() * float("inf"))
-    with pytest.raises(ValueError, match=r"not finite in 3 steps in a row.*optim.lr"):
+    with pytest.raises(FloatingPointError, match=r"not finite in 3 steps in a row.*optim.lr"):
         run(corpus, tmp_path / "run", "train.max_bad_steps=3")
 
 
