@@ -47,8 +47,14 @@ def import_folder(parser: ArgumentParser) -> Run:
 
 def export(parser: ArgumentParser) -> Run:
     parser.add_argument("source", metavar="SOURCE", help=MODEL)
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write; transformers opens it")
-    return _copy
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write")
+    parser.add_argument(
+        "--format",
+        default="transformers",
+        choices=("transformers", "onnx"),
+        help="what opens it: transformers (default), or onnxruntime, which needs no torch",
+    )
+    return _export
 
 
 def info(parser: ArgumentParser) -> Run:
@@ -108,26 +114,43 @@ def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
                 yield number, line.rstrip(b"\r\n")
 
 
+def _check_places(source: str, folder: Path) -> None:
+    check_named(source)
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file; name a new folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty; name a new folder")
+
+
+def _export(arguments: Namespace) -> None:
+    if arguments.format == "transformers":
+        _copy(arguments)
+        return
+    _check_places(arguments.source, arguments.folder)
+
+    from bertkit.ship.export import export_onnx
+
+    model = export_onnx(arguments.source, arguments.folder)
+    print(f"{type(model).__name__} as an ONNX graph → {arguments.folder}")
+
+
 def _copy(arguments: Namespace) -> None:
-    check_named(arguments.source)
-    if arguments.folder.is_file():
-        raise ValueError(f"{arguments.folder} is a file; name a new folder")
-    if arguments.folder.is_dir() and any(arguments.folder.iterdir()):
-        raise ValueError(f"{arguments.folder} is not empty; name a new folder")
+    _check_places(arguments.source, arguments.folder)
 
     from bertkit.finetune.predict.settings import SETTINGS
     from bertkit.hf import load, save
     from data_pipelines import durable
     from data_pipelines.vocab.tokenizer import load_tokenizer
+    from data_pipelines.vocab.tokenizer_file import has_tokenizer
 
     source = resolve(arguments.source)
     model = load(source)
-    has_tokenizer = any((source / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+    tokenizer = load_tokenizer(source) if has_tokenizer(source) else None
     with durable.replacing_folder(arguments.folder) as unfinished:
-        save(model, unfinished, tokenizer=load_tokenizer(source) if has_tokenizer else None)
+        save(model, unfinished, tokenizer)
         if (source / SETTINGS).is_file():  # what a tagger knows of its training data: how text is split, the task
             shutil.copy(source / SETTINGS, unfinished)
-    kind = type(model).__name__ + ("" if has_tokenizer else " (no tokenizer there)")
+    kind = type(model).__name__ + ("" if tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
 
 

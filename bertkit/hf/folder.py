@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from bertkit.hf.onnx import has_graph
+
 HUB_PREFIX = "hf:"
 EXPORT = "export"
 """Where a training run puts the model it made."""
@@ -38,11 +40,13 @@ def resolve(folder: str | Path) -> Path:
     )
 
 
-def check_named(folder: str | Path) -> None:
-    """Refuse what `resolve` would refuse, and a folder without weights, without the network; a verb asks before it
-    imports anything heavy."""
+def check_named(folder: str | Path, graph: bool = False) -> None:
+    """Refuse what `resolve` would refuse, and a folder without weights, or an ONNX `graph` where one will do, without
+    the network; a verb asks before it imports anything heavy."""
     if not str(folder).startswith(HUB_PREFIX):
-        check_weights(resolve(folder))
+        path = resolve(folder)
+        if not (graph and has_graph(path)):
+            check_weights(path)
 
 
 def check_weights(folder: Path) -> None:
@@ -52,6 +56,8 @@ def check_weights(folder: Path) -> None:
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
     if pickles:
         raise ValueError(f"{folder} holds {pickles[0]}, a pickle, which runs code when opened; {CONVERT}")
+    if has_graph(folder):
+        raise ValueError(f"{folder} holds an ONNX graph but no {SINGLE}; name the folder that it was exported from")
     raise ValueError(f"{folder} holds no {SINGLE}")
 
 

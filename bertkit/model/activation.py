@@ -12,6 +12,11 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
     return _FUNCTIONS[name]
 
 
+def name_of(function: Callable[[Tensor], Tensor]) -> str:
+    """The first name of such a function."""
+    return next(name for name, known in _FUNCTIONS.items() if known is function)
+
+
 _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_new": partial(F.gelu, approximate="tanh"),

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.activation import activation
+from bertkit.graph import Graph
+from bertkit.model.activation import activation, name_of
 from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder
@@ -58,6 +59,19 @@ class Bert(Encoder):
             return sinusoids(*shape) * std * math.sqrt(2)
         return normal(shape, std, generator)
 
+    def graph(self, graph: Graph) -> str:
+        tokens = graph("Gather", graph.weight(self.tokens.weight), graph.input("input_ids"))
+        hidden = graph("Add", tokens, graph("Gather", graph.weight(self.positions.weight), graph.positions()))
+        if self.types is not None:
+            # A table of one row is the same for every token; nobody sends numbers for it.
+            types = graph.input("token_type_ids") if self.config.type_vocab_size > 1 else graph.constant(0)
+            hidden = graph("Add", hidden, graph("Gather", graph.weight(self.types.weight), types))
+        hidden = graph.norm(self.norm, hidden)
+        for layer in self.layers:
+            assert isinstance(layer, BertLayer)
+            hidden = layer.graph(graph, hidden)
+        return hidden
+
     def attention_weights(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
@@ -102,6 +116,15 @@ class BertLayer(nn.Module):
         hidden_TD = self.attention_norm(hidden_TD + self.dropped(self.attention_out(context_THE.flatten(1))))
         inner_TF = self.activation(self.mlp_in(hidden_TD))
         return self.mlp_norm(hidden_TD + self.dropped(self.mlp_out(inner_TF)))
+
+    def graph(self, graph: Graph, hidden: str) -> str:
+        context = graph.attention(
+            graph.linear(self.attention_in, hidden), self.attention_out.in_features, self.num_heads
+        )
+        added = graph("Add", hidden, graph.linear(self.attention_out, context))
+        hidden = graph.norm(self.attention_norm, added)
+        inner = graph.activation(name_of(self.activation), graph.linear(self.mlp_in, hidden))
+        return graph.norm(self.mlp_norm, graph("Add", hidden, graph.linear(self.mlp_out, inner)))
 
     def project(self, hidden_TD: Tensor, first: int = 0, last: int = 3) -> Tensor:
         """Queries, keys and values, (T, 3, H, E), or a range of the three."""

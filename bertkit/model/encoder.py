@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bertkit.graph import Graph
 from bertkit.model.activation import activation
 from bertkit.model.packing import Packed, computed_packed
 
@@ -15,7 +16,8 @@ from bertkit.model.packing import Packed, computed_packed
 class Encoder(nn.Module):
     """Token ids to hidden states. A family says what its blocks compute; the rest of the house knows this much of it.
 
-    A family sets `tokens` and `layers` and defines `encode`; `initial` and `attention_weights` where they differ.
+    A family sets `tokens` and `layers` and defines `encode`; `initial` and `attention_weights` where they differ, and
+    `graph` to be written for other runtimes.
     """
 
     kind: ClassVar[str] = "bare"
@@ -66,6 +68,11 @@ class Encoder(nn.Module):
     ) -> list[list[Tensor]]:
         """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
         raise ValueError(f"a {type(self).__name__} shows no attention weights")
+
+    def graph(self, graph: Graph) -> str:
+        """Write down what `forward` computes of padded rows; the name of the hidden states, (B, L, D), which need not
+        be zero at padding."""
+        raise ValueError(f"a {type(self).__name__} does not say how it is written as an ONNX graph")
 
     def checkpointed(self, layer: nn.Module, hidden_TD: Tensor, *rest: Any) -> Tensor:
         """A block's output, recomputed in the backward pass where that is asked for."""

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.activation import activation
+from bertkit.graph import Graph
+from bertkit.model.activation import activation, name_of
 from bertkit.model.config import EncoderConfig, HeadStyle
 from bertkit.model.encoder import Encoder
 from bertkit.model.initialization import initialize
@@ -57,6 +58,10 @@ class ModelWithHead(nn.Module):
         """Logits at the batch's targets only."""
         raise NotImplementedError
 
+    def graph(self, graph: Graph) -> str:
+        """Write down what `forward` computes of padded rows; the name of the logits."""
+        return self.head.graph(graph, self.encoder.graph(graph))
+
     def decoder_weights(self) -> int:
         """Number of weights in a projection that lies outside the head's own layers."""
         return 0
@@ -102,6 +107,12 @@ class MaskedLM(ModelWithHead):
 
     def project(self, hidden_TD: Tensor) -> Tensor:
         return F.linear(self.head.transform(hidden_TD), self.decoder_weight, self.head.decoder_bias)
+
+    def graph(self, graph: Graph) -> str:
+        hidden = self.head.transform.graph(graph, self.encoder.graph(graph))
+        weight = graph("Transpose", graph.weight(self.decoder_weight), perm=[1, 0])
+        logits, bias = graph("MatMul", hidden, weight), self.head.decoder_bias
+        return logits if bias is None else graph("Add", logits, graph.weight(bias))
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -212,6 +223,12 @@ class PooledHead(nn.Module):
     def forward(self, pooled_SD: Tensor) -> Tensor:
         return self.labels(pooled_SD if self.pooler is None else self.activation(self.pooler(pooled_SD)))
 
+    def graph(self, graph: Graph, hidden: str) -> str:
+        pooled = graph.pooled(hidden, self.pooling)
+        if self.pooler is not None:
+            pooled = graph.activation(name_of(self.activation), graph.linear(self.pooler, pooled))
+        return self.labels.graph(graph, pooled)
+
 
 class LabelHead(nn.Module):
     """Hidden states to label scores, through a transform first where the family has one."""
@@ -228,6 +245,11 @@ class LabelHead(nn.Module):
             hidden_TD = self.transform(hidden_TD)
         return self.classifier(F.dropout(hidden_TD, self.dropout, self.training))
 
+    def graph(self, graph: Graph, hidden: str) -> str:
+        if self.transform is not None:
+            hidden = self.transform.graph(graph, hidden)
+        return graph.linear(self.classifier, hidden)
+
 
 class Transform(nn.Module):
     """What stands between an encoder and a projection: a dense layer, a nonlinearity, a norm."""
@@ -240,6 +262,9 @@ class Transform(nn.Module):
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(hidden_TD)))
+
+    def graph(self, graph: Graph, hidden: str) -> str:
+        return graph.norm(self.norm, graph.activation(name_of(self.activation), graph.linear(self.dense, hidden)))
 
 
 def _check_labels(labels: Sequence[str]) -> None:

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.activation import activation
+from bertkit.graph import Graph
+from bertkit.model.activation import activation, name_of
 from bertkit.model.attention import attention, attention_at, attention_weights, project
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder
@@ -62,6 +63,17 @@ class ModernBert(Encoder):
         elif name.endswith("classifier.weight"):
             std = self.config.hidden_size**-0.5
         return normal(shape, std, generator, cutoff=self.config.initializer_cutoff_factor * std)
+
+    def graph(self, graph: Graph) -> str:
+        tokens = graph("Gather", graph.weight(self.tokens.weight), graph.input("input_ids"))
+        head_size = self.config.hidden_size // self.config.num_attention_heads
+        everywhere = graph.rotation(head_size, self.config.global_rope_theta)
+        windowed = graph.rotation(head_size, self.config.local_rope_theta)
+        hidden = graph.norm(self.norm, tokens)
+        for layer in self.layers:
+            assert isinstance(layer, ModernBertLayer)
+            hidden = layer.graph(graph, hidden, everywhere if layer.window is None else windowed)
+        return graph.norm(self.final_norm, hidden)
 
     def attention_weights(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -118,6 +130,16 @@ class ModernBertLayer(nn.Module):
         value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
         inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)
         return hidden_TD + self.mlp_out(inner_TF)
+
+    def graph(self, graph: Graph, hidden: str, rotation: tuple[str, str]) -> str:
+        normed = hidden if self.attention_norm is None else graph.norm(self.attention_norm, hidden)
+        qkv, width = graph.linear(self.attention_in, normed), self.attention_out.in_features
+        context = graph.attention(qkv, width, self.num_heads, self.window, rotation)
+        hidden = graph("Add", hidden, graph.linear(self.attention_out, context))
+        inner = graph.linear(self.mlp_in, graph.norm(self.mlp_norm, hidden))
+        value, gate = graph.several(2, "Split", inner, axis=-1, num_outputs=2)
+        gated = graph("Mul", graph.activation(name_of(self.activation), value), gate)
+        return graph("Add", hidden, graph.linear(self.mlp_out, gated))
 
     def project(self, hidden_TD: Tensor, rotations: Rotations) -> Tensor:
         """Queries, keys and values, (T, 3, H, E); queries and keys turned to their positions."""

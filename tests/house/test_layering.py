@@ -23,6 +23,7 @@ LEAVES = {
     "data_pipelines/durable.py",
     "bertkit/terminal.py",
     "bertkit/cpu.py",
+    "bertkit/graph.py",
 }
 """Single modules that every room may import; they import no room."""
 
@@ -37,7 +38,7 @@ ROOMS = {
     "bertkit/hf": [
         "bertkit/model",
         "data_pipelines/text/hub.py",  # one place knows how long a silent hub is waited for
-        *("torch", "safetensors", "huggingface_hub"),
+        *("torch", "safetensors", "huggingface_hub", "numpy", "onnxruntime"),
     ],
     "bertkit/config": [
         *(f"data_pipelines/{room}/config.py" for room in ("text", "vocab", "rows", "masks", "labels")),
@@ -66,6 +67,7 @@ ROOMS = {
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/masks", "data_pipelines/labels"),
         *("numpy", "torch", "accelerate", "rich"),
     ],
+    "bertkit/ship": ["bertkit/hf", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"],
     "bertkit/report": [
         *("bertkit/config", "bertkit/hf", "bertkit/evaluate", "bertkit/pretrain", "bertkit/finetune"),
         *("data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
@@ -87,7 +89,7 @@ ROOMS = {
     ],
     "bertkit/cli": [
         *("bertkit/config", "bertkit/hf", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
-        *("bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo"),
+        *("bertkit/ship", "bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo"),
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
     ],
     "bertkit": ["bertkit/hf", "bertkit/evaluate", "bertkit/finetune", "bertkit/cli"],
@@ -96,6 +98,7 @@ ROOMS = {
     "data_pipelines/bounds.py": ["data_pipelines/table.py"],
     "bertkit/terminal.py": ["rich"],
     "bertkit/cpu.py": ["torch"],
+    "bertkit/graph.py": ["torch", "numpy"],
 }
 """What each room may import beside itself, the leaves and the standard library: rooms, single modules of rooms, and
 packages of others. "bertkit" and "data_pipelines" are the front doors, their `__init__` and `__main__`."""

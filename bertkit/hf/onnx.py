@@ -1,0 +1,75 @@
+"""Opens the ONNX graphs of a folder with onnxruntime: rows of ids enter, logits leave. Torch is not needed."""
+
+# B rows, L padded length, K labels or vocabulary
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FULL, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
+"""Where a folder holds its graph in float32, and in int8."""
+FACTS = "bertkit"
+"""The entry of a graph's metadata that tells what `OnnxModel` must know."""
+
+
+def has_graph(folder: Path) -> bool:
+    return (folder / FULL).is_file() or (folder / QUANTIZED).is_file()
+
+
+class OnnxModel:
+    """A graph that bertkit wrote, with what it tells of itself."""
+
+    def __init__(self, graph: Path | bytes):
+        """`graph` is a file, or what one holds."""
+        runtime = _onnxruntime()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+        options.log_severity_level = 3
+        # Shapes change with every batch, so there is no pattern to learn; denormal numbers slow products.
+        options.enable_mem_pattern = False
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
+        source = graph if isinstance(graph, bytes) else str(graph)
+        name = "this graph" if isinstance(graph, bytes) else str(graph)
+        try:
+            self._session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # the runtime's errors have no common type
+            raise ValueError(f"{name} cannot be opened by onnxruntime {runtime.__version__}: {error}") from None
+        facts = self._session.get_modelmeta().custom_metadata_map.get(FACTS)
+        if facts is None:
+            raise ValueError(f"{name} was not written by bertkit; write it by `bertkit export --format onnx`")
+        values = json.loads(facts)
+        self.kind: str = values["kind"]
+        self.labels: tuple[str, ...] = tuple(values["labels"])
+        self.vocab_size: int = values["vocab_size"]
+        self.max_position_embeddings: int = values["max_position_embeddings"]
+        self._inputs = [given.name for given in self._session.get_inputs()]
+
+    def __call__(self, rows: Sequence[np.ndarray], types: Sequence[np.ndarray | None] | None = None) -> np.ndarray:
+        """The logits of rows of ids, (B, L, K), or (B, K) of a classifier; what stands at padding means nothing."""
+        lengths = np.array([len(row) for row in rows])
+        mask_BL = np.arange(lengths.max()) < lengths[:, None]
+        given = {"input_ids": _padded(rows, mask_BL), "attention_mask": mask_BL.astype(np.int64)}
+        if types is None or types[0] is None:
+            given["token_type_ids"] = np.zeros(mask_BL.shape, np.int64)
+        else:
+            given["token_type_ids"] = _padded(types, mask_BL)
+        return self._session.run(None, {name: given[name] for name in self._inputs})[0]
+
+
+def _padded(rows: Sequence[Any], mask_BL: np.ndarray) -> np.ndarray:
+    """Whatever fills the rest is masked."""
+    values_BL = np.zeros(mask_BL.shape, np.int64)
+    values_BL[mask_BL] = np.concatenate(rows)
+    return values_BL
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ValueError("an ONNX graph needs onnxruntime: pip install onnxruntime") from None
+    return onnxruntime
