@@ -1,11 +1,13 @@
 """Queries, keys and values of packed sequences enter, context vectors leave; sequence borders are never crossed.
 
-This file alone decides which kernel runs. On CUDA a kernel for sequences of any length takes the whole pack: flash
-attention in half precision on GPUs that have it, memory-efficient attention in float32 and on older GPUs, where no
-window is asked for. Elsewhere a kernel is called on views of the pack, tile by tile: no padding is computed, and
-nothing is copied to make it rectangular. There, the softmax is written out, in memory that grows with the square of a
-length, where no fused kernel fits: on CPUs with dropout on the attention weights, and on CUDA, which is told once, with
-a window in float32.
+What a token sees is an argument: its whole sequence, a window around it, or, with prefixes, what came before it and the
+first tokens of its sequence. No prefix is causal attention; a source whose target follows it is a prefix.
+
+This file alone decides which kernel runs. On CUDA a kernel takes the whole pack: flash attention in half precision on
+GPUs that have it, memory-efficient attention in float32 and on older GPUs where no window is asked for. Elsewhere a
+kernel is called on views of the pack, tile by tile: no padding is computed, nothing is copied. Where
+no fused kernel fits the softmax is written out, in memory that grows with the square of a length: on CPUs with dropout
+on the attention weights, and on CUDA, which is told once, with a window in float32.
 """
 
 # T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for
@@ -13,35 +15,40 @@ a window in float32.
 import functools
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.attention_tiles import cut, hidden_band
+from bertkit.model.attention_tiles import as_band, cut, hidden
 
 log = logging.getLogger("bertkit")
 
+# With more channels a head, some GPUs cannot differentiate flash attention.
 _MOST_CHANNELS = 192
-"""A head may have for flash attention: with more, some GPUs cannot differentiate it."""
 
 
 def attention(
-    qkv_T3HE: Tensor, cu_seqlens: Tensor, max_seqlen: int, window: int | None = None, dropout: float = 0.0
+    qkv_T3HE: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    window: int | None = None,
+    dropout: float = 0.0,
+    prefixes_S: Tensor | None = None,
 ) -> Tensor:
     """Scaled dot-product attention inside each sequence, (T, H, E).
 
-    A `window` lets a token see that many neighbours to either side. `dropout` falls on the attention weights and
+    A `window` lets a token see that many neighbours to either side. `prefixes_S` hide from a token what comes after it
+    in its sequence, but for that many tokens at the sequence's start. `dropout` falls on the attention weights and
     draws from torch's global generator.
     """
     if window is not None and window >= max_seqlen - 1:
         window = None
     kernel = _varlen_kernel(qkv_T3HE, window)
     if kernel is not None:
-        query, key, value = qkv_T3HE.unbind(1)
-        return kernel(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, window, dropout)
-    return _packed(None, qkv_T3HE, cu_seqlens, None, window, dropout)
+        return _whole_pack(kernel, qkv_T3HE.unbind(1), cu_seqlens, max_seqlen, window, dropout, prefixes_S)
+    return _packed(None, qkv_T3HE, cu_seqlens, None, window, dropout, prefixes_S)
 
 
 def attention_at(
@@ -52,6 +59,7 @@ def attention_at(
     max_seqlen: int,
     window: int | None = None,
     dropout: float = 0.0,
+    prefixes_S: Tensor | None = None,
 ) -> Tensor:
     """The same for some tokens only, (M, H, E): those at the ascending places `index_M` of the pack."""
     if window is not None and window >= max_seqlen - 1:
@@ -59,14 +67,15 @@ def attention_at(
     kernel = _varlen_kernel(query_MHE, window)
     if kernel is not None:
         key, value = key_value_T2HE.unbind(1)
-        if window is not None:
-            # The kernel's window takes queries for neighbours, so each stands in its place, among others left empty.
+        if window is not None or prefixes_S is not None:
+            # The kernels take queries for neighbours, so each stands in its place, among others left empty.
             query_THE = torch.zeros_like(key).index_copy(0, index_M, query_MHE)
-            context_THE = kernel(query_THE, key, value, cu_seqlens, cu_seqlens, max_seqlen, window, dropout)
+            parts = (query_THE, key, value)
+            context_THE = _whole_pack(kernel, parts, cu_seqlens, max_seqlen, window, dropout, prefixes_S)
             return context_THE.index_select(0, index_M)
         cu_queries = torch.searchsorted(index_M, cu_seqlens.long()).int()
-        return kernel(query_MHE, key, value, cu_queries, cu_seqlens, max_seqlen, window, dropout)
-    return _packed(query_MHE, key_value_T2HE, cu_seqlens, index_M, window, dropout)
+        return kernel(query_MHE, key, value, cu_queries, cu_seqlens, max_seqlen, (-1, -1), dropout)
+    return _packed(query_MHE, key_value_T2HE, cu_seqlens, index_M, window, dropout, prefixes_S)
 
 
 def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, last: int = 3) -> Tensor:
@@ -78,13 +87,17 @@ def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, l
     return part.unflatten(1, (last - first, num_heads, -1))
 
 
-def attention_weights(qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None = None) -> list[Tensor]:
+def attention_weights(
+    qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None = None, prefixes_S: Tensor | None = None
+) -> list[Tensor]:
     """The softmax itself, for analysis: one (H, length, length) tensor a sequence."""
     weights = []
-    for start, end in itertools.pairwise(cu_seqlens.tolist()):
+    for sequence, (start, end) in enumerate(itertools.pairwise(cu_seqlens.tolist())):
         query, key, _ = qkv_T3HE[start:end].permute(1, 2, 0, 3)
         place = torch.arange(end - start, device=query.device)
-        weights.append(_softmax(query, key, None if window is None else hidden_band(place, place, window, query.dtype)))
+        prefix = -1 if prefixes_S is None else int(prefixes_S[sequence])
+        hidden_QK = hidden(place, place, -1 if window is None else window, prefix)
+        weights.append(_softmax(query, key, as_band(hidden_QK, query.dtype)))
     return weights
 
 
@@ -113,34 +126,58 @@ def _capability(device: int | None) -> tuple[int, int]:
 @functools.cache
 def _tell_slow(dtype: torch.dtype, head_size: int) -> None:
     log.warning(
-        "attention with a window in %s, %d channels a head, has no fused kernel on this GPU and is slow: "
-        "train.precision=bf16 has one, on a GPU of compute capability 8.0 or more and with at most %d channels",
-        str(dtype).removeprefix("torch."),
-        head_size,
-        _MOST_CHANNELS,
+        f"attention with a window in {str(dtype).removeprefix('torch.')}, {head_size} channels a head, has no fused "
+        "kernel on this GPU and is slow: train.precision=bf16 has one, on a GPU of compute capability 8.0 or more and "
+        f"with at most {_MOST_CHANNELS} channels"
     )
 
 
-# The two kernels of torch that take borders. Torch's own function for them, varlen_attn, knows neither dropout nor
-# float32; both operators are what torch itself calls for nested tensors, and it differentiates them.
-
-
-def _flash(query, key, value, cu_queries, cu_keys, max_seqlen, window, dropout) -> Tensor:
+def _whole_pack(
+    kernel: Callable[..., Tensor],
+    query_key_value: Sequence[Tensor],
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    window: int | None,
+    dropout: float,
+    prefixes_S: Tensor | None,
+) -> Tensor:
+    """No kernel knows prefixes: one call lets tokens see what came before them, another one the tokens of a prefix each
+    other, and each token takes what is right for it."""
     reach = -1 if window is None else window
+
+    def called(borders: Tensor, right: int) -> Tensor:
+        return kernel(*query_key_value, borders, borders, max_seqlen, (reach, right), dropout)
+
+    if prefixes_S is None:
+        return called(cu_seqlens, reach)
+    ends_S = cu_seqlens[:-1] + torch.minimum(prefixes_S, cu_seqlens.diff())
+    borders = torch.cat([torch.stack([cu_seqlens[:-1], ends_S], dim=1).flatten(), cu_seqlens[-1:]]).int()
+    place_T = torch.arange(len(query_key_value[0]), dtype=torch.int32, device=borders.device)
+    in_prefix_T = torch.bucketize(place_T, borders[1:], right=True) % 2 == 0
+    return torch.where(in_prefix_T[:, None, None], called(borders, reach), called(cu_seqlens, 0))
+
+
+# The two kernels of torch that take borders. Torch's own function for them, varlen_attn, knows neither dropout nor
+# float32; both operators are what torch itself calls for nested tensors, and it differentiates them. `reach` is how far
+# a token sees to the left and to the right, -1 to the end.
+
+
+def _flash(query, key, value, cu_queries, cu_keys, max_seqlen, reach, dropout) -> Tensor:
     context = torch.ops.aten._flash_attention_forward(
         *_aligned(query, key, value),
         *(cu_queries, cu_keys, max_seqlen, max_seqlen, dropout, False, False),
-        window_size_left=reach,
-        window_size_right=reach,
+        window_size_left=reach[0],
+        window_size_right=reach[1],
     )[0]
     return context[..., : query.shape[-1]]
 
 
-def _efficient(query, key, value, cu_queries, cu_keys, max_seqlen, window, dropout) -> Tensor:
-    assert window is None
+def _efficient(query, key, value, cu_queries, cu_keys, max_seqlen, reach, dropout) -> Tensor:
+    assert reach in ((-1, -1), (-1, 0))
+    from_top_left = int(reach[1] == 0)
     context = torch.ops.aten._efficient_attention_forward(
         *_aligned(query[None], key[None], value[None]),
-        *(None, cu_queries, cu_keys, max_seqlen, max_seqlen, dropout, 0),
+        *(None, cu_queries, cu_keys, max_seqlen, max_seqlen, dropout, from_top_left),
         compute_log_sumexp=True,
     )[0]
     return context[0, ..., : query.shape[-1]]
@@ -166,10 +203,10 @@ def _packed(
     index_M: Tensor | None,
     window: int | None,
     dropout: float,
+    prefixes_S: Tensor | None,
 ) -> Tensor:
-    seed = torch.randint(2**62, ()) if dropout else torch.zeros((), dtype=torch.int64)
-    reach = -1 if window is None else window
-    return torch.ops.bertkit.packed_attention(query, packed, cu_seqlens, index_M, reach, dropout, seed)[0]
+    seed, reach = torch.randint(2**62, ()) if dropout else torch.tensor(0), -1 if window is None else window
+    return torch.ops.bertkit.packed_attention(query, packed, cu_seqlens, index_M, reach, dropout, seed, prefixes_S)[0]
 
 
 @torch.library.custom_op("bertkit::packed_attention", mutates_args=())
@@ -181,6 +218,7 @@ def _packed_attention(
     reach: int,
     dropout: float,
     seed: Tensor,
+    prefixes_S: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """One opaque operator, so that torch.compile does not look into the loop over sequences.
 
@@ -191,7 +229,7 @@ def _packed_attention(
     context = queries.new_empty(queries.shape)
     denominator = queries.new_empty(queries.shape[:2], dtype=_precise(queries))
     generator = _generator(packed, dropout, seed)
-    for tile in cut(packed, cu_seqlens, index_M, reach):
+    for tile in cut(packed, cu_seqlens, index_M, reach, prefixes_S):
         q, k, v = tile.queries_of(queries), tile.keys_of(packed[:, -2]), tile.keys_of(packed[:, -1])
         if _has_fused_kernel(q, dropout):
             part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=tile.band(q))
@@ -214,14 +252,16 @@ def _packed_attention_backward(
     reach: int,
     dropout: float,
     seed: Tensor,
+    prefixes_S: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Gradients by `query` (empty where there was none) and by `packed`."""
-    # With a window the tiles of a sequence share keys; where only some queries exist, some keys may have none.
-    grad_packed = torch.empty_like(packed) if reach < 0 and query is None else torch.zeros_like(packed)
+    # Tiles in which something is hidden share keys; where only some queries exist, some keys may have none.
+    shared = reach >= 0 or prefixes_S is not None
+    grad_packed = torch.zeros_like(packed) if shared or query is not None else torch.empty_like(packed)
     grad_query = packed.new_empty(0) if query is None else torch.empty_like(query)
     queries, grad_queries = (packed[:, 0], grad_packed[:, 0]) if query is None else (query, grad_query)
     generator = _generator(packed, dropout, seed)
-    for tile in cut(packed, cu_seqlens, index_M, reach):
+    for tile in cut(packed, cu_seqlens, index_M, reach, prefixes_S):
         q, k, v = tile.queries_of(queries), tile.keys_of(packed[:, -2]), tile.keys_of(packed[:, -1])
         g, band = tile.queries_of(grad), tile.band(q)
         if _has_fused_kernel(q, dropout):
@@ -232,36 +272,35 @@ def _packed_attention_backward(
             grads = _explicit_backward(g, q, k, v, band, dropout, generator)
         tile.queries_of(grad_queries).copy_(grads[0])
         for target, part in ((grad_packed[:, -2], grads[1]), (grad_packed[:, -1], grads[2])):
-            if reach < 0:
-                tile.keys_of(target).copy_(part)
-            else:
+            if shared:
                 tile.keys_of(target).add_(part)
+            else:
+                tile.keys_of(target).copy_(part)
     return grad_query, grad_packed
 
 
 @_packed_attention.register_fake
-def _(query, packed, cu_seqlens, index_M, reach, dropout, seed):
+def _(query, packed, cu_seqlens, index_M, reach, dropout, seed, prefixes_S):
     queries = packed[:, 0] if query is None else query
     return queries.new_empty(queries.shape), queries.new_empty(queries.shape[:2], dtype=_precise(queries))
 
 
 @_packed_attention_backward.register_fake
-def _(grad, query, packed, context, denominator, cu_seqlens, index_M, reach, dropout, seed):
+def _(grad, query, packed, context, denominator, cu_seqlens, index_M, reach, dropout, seed, prefixes_S):
     return packed.new_empty(0) if query is None else torch.empty_like(query), torch.empty_like(packed)
 
 
 def _save_for_backward(ctx, inputs, output):
-    query, packed, cu_seqlens, index_M, ctx.reach, ctx.dropout, seed = inputs
-    ctx.save_for_backward(query, packed, *output, cu_seqlens, index_M, seed)
+    query, packed, cu_seqlens, index_M, ctx.reach, ctx.dropout, seed, prefixes_S = inputs
+    ctx.save_for_backward(query, packed, *output, cu_seqlens, index_M, seed, prefixes_S)
     ctx.mark_non_differentiable(output[1])
 
 
 def _backward(ctx, grad, _):
-    query, packed, context, denominator, cu_seqlens, index_M, seed = ctx.saved_tensors
-    grad_query, grad_packed = torch.ops.bertkit.packed_attention_backward(
-        grad.contiguous(), query, packed, context, denominator, cu_seqlens, index_M, ctx.reach, ctx.dropout, seed
-    )
-    return None if query is None else grad_query, grad_packed, None, None, None, None, None
+    *values, cu_seqlens, index_M, seed, prefixes_S = ctx.saved_tensors
+    sight = (cu_seqlens, index_M, ctx.reach, ctx.dropout, seed, prefixes_S)
+    grad_query, grad_packed = torch.ops.bertkit.packed_attention_backward(grad.contiguous(), *values, *sight)
+    return None if values[0] is None else grad_query, grad_packed, *(None,) * len(sight)
 
 
 _packed_attention.register_autograd(_backward, setup_context=_save_for_backward)
@@ -307,6 +346,5 @@ def _explicit_backward(
     keep = _kept(torch.ones_like(weights), dropout, generator)
     grad_value = (weights * keep).transpose(-1, -2) @ grad
     grad_weights = (grad @ value.transpose(-1, -2)) * keep
-    grad_scores = weights * (grad_weights - (weights * grad_weights).sum(-1, keepdim=True))
-    grad_scores = grad_scores * query.shape[-1] ** -0.5
+    grad_scores = weights * (grad_weights - (weights * grad_weights).sum(-1, keepdim=True)) * query.shape[-1] ** -0.5
     return grad_scores @ key, grad_scores.transpose(-1, -2) @ query, grad_value

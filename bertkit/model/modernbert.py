@@ -15,7 +15,7 @@ from bertkit.model.attention import attention, attention_at, attention_weights, 
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.initialization import normal
-from bertkit.model.packing import Packed, check_ids, pack
+from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 from bertkit.model.rotation import Rotation, rotate
 
 
@@ -116,16 +116,16 @@ class ModernBertLayer(nn.Module):
 
     def forward(self, hidden_TD: Tensor, batch: Packed, rotations: Rotations, at: Tensor | None = None) -> Tensor:
         dropout = self.attention_dropout if self.training else 0.0
-        borders = (batch.cu_seqlens, batch.max_seqlen, self.window, dropout)
+        sight = (batch.cu_seqlens, batch.max_seqlen, self.window, dropout, prefixes_of(batch))
         if at is None:
-            context_THE = attention(self.project(hidden_TD, rotations), *borders)
+            context_THE = attention(self.project(hidden_TD, rotations), *sight)
         else:
             normed_TD, rotation = self.normed(hidden_TD), self.rotation(rotations)
             hidden_TD = hidden_TD.index_select(0, at)
             query_M1HE = project(self.attention_in, normed_TD.index_select(0, at), self.num_heads, 0, 1)
             query_MHE = rotate(query_M1HE, rotation.at(at)).squeeze(1)
             key_value_T2HE = rotate(project(self.attention_in, normed_TD, self.num_heads, 1), rotation, 1)
-            context_THE = attention_at(at, query_MHE, key_value_T2HE, *borders)
+            context_THE = attention_at(at, query_MHE, key_value_T2HE, *sight)
         hidden_TD = hidden_TD + F.dropout(self.attention_out(context_THE.flatten(1)), dropout)
         value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
         inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)

@@ -35,6 +35,9 @@ class Pack(NamedTuple):
     """Length of the longest sequence."""
     token_type_ids: Tensor | None = None
     """(T,) token types; all 0 when absent."""
+    prefixes: Tensor | None = None
+    """(S,) int32: a token sees what came before it and this many tokens at the start of its sequence; all of its
+    sequence when absent."""
 
 
 def pack(
@@ -88,6 +91,11 @@ def check_ids(name: str, ids_T: Tensor, size: int) -> None:
     low, high = (int(value) for value in ids_T.aminmax())
     if low < 0 or high >= size:
         raise ValueError(f"{name} must lie in [0, {size}), got {low if low < 0 else high}")
+
+
+def prefixes_of(batch: Packed) -> Tensor | None:
+    """Where the tokens of a batch do not see all that comes after them: `Pack.prefixes`."""
+    return getattr(batch, "prefixes", None)
 
 
 def unpack(values_T: Tensor, index_T: Tensor, shape_BL: torch.Size) -> Tensor:

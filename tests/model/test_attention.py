@@ -22,14 +22,16 @@ def packed(lengths, heads=2, channels=8, seed=0, dtype=torch.float64):
     return qkv, cu_seqlens, max(lengths, default=0)
 
 
-def by_hand(qkv, lengths, window=None):
+def by_hand(qkv, lengths, window=None, prefixes=None):
     """Each sequence on its own, with torch's own attention and a dense mask."""
     parts = []
-    for rows in qkv.split(lengths):
+    for number, rows in enumerate(qkv.split(lengths)):
         query, key, value = rows.permute(1, 2, 0, 3)
         place = torch.arange(len(rows))
-        near = (place[:, None] - place).abs() <= (len(rows) if window is None else window)
-        parts.append(F.scaled_dot_product_attention(query, key, value, attn_mask=near).transpose(0, 1))
+        seen = (place[:, None] - place).abs() <= (len(rows) if window is None else window)
+        if prefixes is not None:
+            seen &= (place <= place[:, None]) | (place < prefixes[number])
+        parts.append(F.scaled_dot_product_attention(query, key, value, attn_mask=seen).transpose(0, 1))
     return torch.cat(parts)
 
 
@@ -39,17 +41,19 @@ def by_hand(qkv, lengths, window=None):
     window=st.none() | st.integers(1, 70),
     together=st.sampled_from([0, 10, 40, 400]),
     asked=st.none() | st.sets(st.integers(0, 900), min_size=1),
+    prefixes=st.none() | st.lists(st.integers(0, 9) | st.integers(60, 200), min_size=6, max_size=6),
 )
-def test_context_and_gradient_are_those_of_each_sequence_alone(lengths, window, together, asked):
-    """Whether short neighbours share a call or not, and for all tokens or some."""
+def test_context_and_gradient_are_those_of_each_sequence_alone(lengths, window, together, asked, prefixes):
+    """Whether short neighbours share a call or not, for all tokens or some, whatever a token may see."""
     qkv, cu_seqlens, longest = packed(lengths)
+    prefixes = None if prefixes is None else torch.tensor(prefixes[: len(lengths)], dtype=torch.int32)
     at = None if asked is None else torch.tensor(sorted({place % sum(lengths) for place in asked}))
     with mock.patch.object(attention_tiles, "CALL_COST", together**2 * 16):
         if at is None:
-            ours = attention(qkv, cu_seqlens, longest, window)
+            ours = attention(qkv, cu_seqlens, longest, window, prefixes_S=prefixes)
         else:
-            ours = attention_at(at, qkv[at, 0], qkv[:, 1:], cu_seqlens, longest, window)
-        expected = by_hand(qkv, lengths, window)
+            ours = attention_at(at, qkv[at, 0], qkv[:, 1:], cu_seqlens, longest, window, prefixes_S=prefixes)
+        expected = by_hand(qkv, lengths, window, prefixes)
         expected = expected if at is None else expected[at]
         torch.testing.assert_close(ours, expected)
         direction = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(1))
@@ -64,32 +68,37 @@ def test_empty_sequences_between_others_change_nothing():
     assert torch.equal(attention(qkv, cu_seqlens, longest), attention(qkv, with_empty, longest))
 
 
-def kernel_for_a_pack(query, key, value, cu_queries, cu_keys, max_seqlen, window, dropout):
-    """What the kernels for whole packs compute, which themselves need a GPU: a window counts from equal places, so it
+def kernel_for_a_pack(query, key, value, cu_queries, cu_keys, max_seqlen, reach, dropout):
+    """What the kernels for whole packs compute, which themselves need a GPU: a reach counts from equal places, so it
     needs as many queries as keys."""
-    assert window is None or cu_queries is cu_keys
+    assert reach == (-1, -1) or cu_queries is cu_keys
     assert dropout == 0
-    assert max_seqlen == cu_keys.diff().max()
+    assert max_seqlen >= cu_keys.diff().max()
+    left, right = (max_seqlen if end < 0 else end for end in reach)
     context = torch.zeros_like(query)
     for sequence in range(len(cu_keys) - 1):
         queries, keys = (slice(cu[sequence], cu[sequence + 1]) for cu in (cu_queries, cu_keys))
         q, k, v = (part.transpose(0, 1) for part in (query[queries], key[keys], value[keys]))
         places = torch.arange(k.shape[1])
-        hidden = (places[: q.shape[1], None] - places).abs() > (max_seqlen if window is None else window)
+        behind = places[: q.shape[1], None] - places
+        hidden = (behind > left) | (behind < -right)
         weights = (q @ k.transpose(1, 2) * q.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf).softmax(-1)
         context[queries] = (weights @ v).transpose(0, 1)
     return context
 
 
+@pytest.mark.parametrize("prefixes", [None, [0, 0, 0, 0], [1, 9, 1, 3], [3, 20, 0, 0]])
 @pytest.mark.parametrize("window", [None, 2, 4, 100])
-def test_the_kernels_for_whole_packs_are_called_with_the_right_borders(monkeypatch, window):
+def test_the_kernels_for_whole_packs_are_called_with_the_right_borders(monkeypatch, window, prefixes):
     monkeypatch.setattr(dispatch, "_varlen_kernel", lambda values, window: kernel_for_a_pack)
     lengths = [3, 9, 1, 5]
     qkv, cu_seqlens, longest = packed(lengths)
-    expected = by_hand(qkv, lengths, window)
-    torch.testing.assert_close(attention(qkv, cu_seqlens, longest, window), expected)
+    prefixes = None if prefixes is None else torch.tensor(prefixes, dtype=torch.int32)
+    expected = by_hand(qkv, lengths, window, prefixes)
+    torch.testing.assert_close(attention(qkv, cu_seqlens, longest, window, prefixes_S=prefixes), expected)
     at = torch.tensor([1, 4, 7, 12, 17])
-    torch.testing.assert_close(attention_at(at, qkv[at, 0], qkv[:, 1:], cu_seqlens, longest, window), expected[at])
+    some = attention_at(at, qkv[at, 0], qkv[:, 1:], cu_seqlens, longest, window, prefixes_S=prefixes)
+    torch.testing.assert_close(some, expected[at])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +177,16 @@ def test_no_dropout_leaves_the_global_generator_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.parametrize("prefix", [0, 3])
+def test_what_comes_later_leaks_into_nothing_before_it(prefix):
+    qkv, cu_seqlens, longest = packed([8])
+    context = attention(qkv, cu_seqlens, longest, prefixes_S=torch.tensor([prefix], dtype=torch.int32))
+    for place in range(8):
+        (grad,) = torch.autograd.grad(context[place].sum(), qkv, retain_graph=True)
+        seen = grad.abs().sum((1, 2, 3)) != 0
+        assert seen.tolist() == [other <= place or other < prefix for other in range(8)]
+
+
 def test_a_sequence_does_not_notice_its_neighbours():
     qkv, cu_seqlens, longest = packed([5, 6, 7])
     context = attention(qkv, cu_seqlens, longest)
@@ -180,11 +199,13 @@ def test_a_sequence_does_not_notice_its_neighbours():
 @pytest.mark.parametrize("operator", ["packed_attention", "packed_attention_backward"])
 def test_the_operators_keep_torchs_rules(operator):
     qkv, cu_seqlens, _ = packed([3, 4], dtype=torch.float32)
-    seed = torch.zeros((), dtype=torch.int64)
+    seed, prefixes = torch.zeros((), dtype=torch.int64), torch.tensor([1, 4], dtype=torch.int32)
     if operator == "packed_attention":
-        torch.library.opcheck(torch.ops.bertkit.packed_attention, (None, qkv, cu_seqlens, None, -1, 0.0, seed))
+        torch.library.opcheck(
+            torch.ops.bertkit.packed_attention, (None, qkv, cu_seqlens, None, -1, 0.0, seed, prefixes)
+        )
         return
     with torch.no_grad():
-        context, denominator = torch.ops.bertkit.packed_attention(None, qkv, cu_seqlens, None, -1, 0.0, seed)
-    arguments = (context, None, qkv.detach(), context, denominator, cu_seqlens, None, -1, 0.0, seed)
+        context, denominator = torch.ops.bertkit.packed_attention(None, qkv, cu_seqlens, None, -1, 0.0, seed, prefixes)
+    arguments = (context, None, qkv.detach(), context, denominator, cu_seqlens, None, -1, 0.0, seed, prefixes)
     torch.library.opcheck(torch.ops.bertkit.packed_attention_backward, arguments)

@@ -8,10 +8,11 @@ from bertkit.model.attention_tiles import CALL_COST, cut
 torch.set_num_threads(1)
 
 
-def tiles_of(lengths, at=None, reach=-1, width=256):
+def tiles_of(lengths, at=None, reach=-1, width=256, prefixes=None):
     packed = torch.empty(sum(lengths), 3, 4, width // 4)
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
-    return cut(packed, cu_seqlens, None if at is None else torch.tensor(at), reach)
+    prefixes = None if prefixes is None else torch.tensor(prefixes)
+    return cut(packed, cu_seqlens, None if at is None else torch.tensor(at), reach, prefixes)
 
 
 def rows(tiles):
@@ -49,6 +50,16 @@ def test_sequences_that_share_a_piece_are_kept_apart():
     assert seen == [first, first, second, second, third, third, third]
     (tile,) = tiles_of([2, 3], reach=1)
     assert (tile.band(torch.empty(0)) == 0).int().tolist()[2:] == [[0, 0, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
+
+
+def test_a_tile_has_no_keys_that_none_of_its_queries_sees():
+    assert [tile.keys for tile in tiles_of([200], prefixes=[0])] == [slice(0, end) for end in (64, 128, 192, 200)]
+    assert [tile.keys for tile in tiles_of([200], prefixes=[100])] == [slice(0, end) for end in (100, 128, 192, 200)]
+    assert rows(tiles_of([200, 200, 200], prefixes=[200, 300, 150])) == [
+        (0, 200, 1),
+        (200, 400, 1),
+        *[(400, 600, 1)] * 4,
+    ]
 
 
 def test_some_tokens_are_asked_for_where_they_stand():

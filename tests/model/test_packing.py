@@ -121,6 +121,38 @@ def test_no_information_flows_between_packed_documents(config):
 
 
 @encoders
+@pytest.mark.parametrize("prefixes", [[0, 0, 0], [3, 0, 5]])
+def test_a_token_sees_what_came_before_it_and_the_prefix(config, prefixes):
+    """So the end of a sequence can be cut off without a change of what stands before it."""
+    encoder = build_encoder(config, seed=1).eval()
+    lengths = [6, 8, 5]
+    ids, mask = ragged(lengths)
+    packed, _ = pack(ids, mask)
+    packed = packed._replace(prefixes=torch.tensor(prefixes, dtype=torch.int32))
+    hidden = encoder(packed).split(lengths)
+    at = torch.tensor([1, 5, 7, 18])
+    torch.testing.assert_close(encoder.encode(packed, at), torch.cat(hidden)[at])
+    for row, (length, prefix) in enumerate(zip(lengths, prefixes, strict=True)):
+        for end in range(max(1, prefix), length + 1):
+            alone, _ = pack(ids[row : row + 1, :end])
+            alone = alone._replace(prefixes=torch.tensor([prefix], dtype=torch.int32))
+            torch.testing.assert_close(encoder(alone), hidden[row][:end])
+
+
+@encoders
+def test_nothing_that_comes_later_moves_what_came_before(config):
+    encoder = build_encoder(config, seed=1).eval()
+    packed, _ = pack(*ragged([9]))
+    embedded = []
+    encoder.tokens.register_forward_hook(lambda *call: embedded.append(call[-1]))
+    hidden = encoder(packed._replace(prefixes=torch.tensor([4], dtype=torch.int32)))
+    for place in range(9):
+        (grad,) = torch.autograd.grad(hidden[place].square().sum(), embedded[0], retain_graph=True)
+        assert grad[max(place + 1, 4) :].abs().sum() == 0
+        assert (grad[: max(place + 1, 4)].abs().sum(1) > 0).all()
+
+
+@encoders
 def test_heads_give_logits_for_padded_and_packed_alike(config):
     tagger = TokenTagger(build_encoder(config, seed=1), ["O", "B-X", "I-X"]).eval()
     ids, mask = ragged([4, 1, 2])
