@@ -139,6 +139,7 @@ def _copy(arguments: Namespace) -> None:
 
     from bertkit.finetune.predict.settings import SETTINGS
     from bertkit.hf import load, save
+    from bertkit.hf.files import OTHER_TOKENIZERS
     from data_pipelines import durable
     from data_pipelines.vocab.tokenizer import load_tokenizer
     from data_pipelines.vocab.tokenizer_file import has_tokenizer
@@ -148,8 +149,10 @@ def _copy(arguments: Namespace) -> None:
     tokenizer = load_tokenizer(source) if has_tokenizer(source) else None
     with durable.replacing_folder(arguments.folder) as unfinished:
         save(model, unfinished, tokenizer)
-        if (source / SETTINGS).is_file():  # what a tagger knows of its training data: how text is split, the task
-            shutil.copy(source / SETTINGS, unfinished)
+        # What a tagger knows of its training data (how text is split, the task), and other forms of the tokenizer.
+        for name in (SETTINGS, *OTHER_TOKENIZERS):
+            if (source / name).is_file() and not (unfinished / name).exists():
+                shutil.copy(source / name, unfinished)
     kind = type(model).__name__ + ("" if tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
 

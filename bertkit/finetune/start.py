@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,11 +80,18 @@ def find_start(given: Given | None, like: str, head: str, labeled: Labeled, fold
         model = load(given.folder) if given is not None and given.trained else build_encoder(config, encoder_seed)
         if isinstance(model, ModelWithHead) and model.kind == head:
             return model
+        model.encoder.config = _without_task(model.encoder.config)
         labels = [labeled.labels] if labeled.labels else []
         return HEADS[head](model.encoder, *labels, head_seed)
 
     fingerprint = _sha256(given.folder.glob("*.safetensors")) if given is not None and given.trained else ""
     return Start(tokenizer, config, build, fingerprint)
+
+
+def _without_task(config: EncoderConfig) -> EncoderConfig:
+    """The config without what it carries of the task that an earlier head had."""
+    of_task = ("finetuning_task", "id2label", "label2id", "num_labels", "problem_type", "task_specific_params")
+    return replace(config, carried={key: value for key, value in config.carried.items() if key not in of_task})
 
 
 def _shape_of_recipe(like: str, labeled: Labeled, folder: Path, say: Callable) -> tuple[EncoderConfig, Tokenizer]:

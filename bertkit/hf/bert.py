@@ -27,10 +27,10 @@ def bert_names(prefix: str) -> dict[str, str | tuple[str, ...]]:
 
 def write_bert(config: BertConfig) -> dict[str, Any]:
     values = asdict(config)
-    for ours_alone in ("head_act", "pooled_act", "pooled_dropout"):
-        del values[ours_alone]
     # A sinusoidal table is among the weights, so to every reader it is a learned one.
-    return values | {"position_embedding_type": "absolute"}
+    for ours_alone in ("head_act", "pooled_act", "pooled_dropout", "position_embedding_type"):
+        del values[ours_alone]
+    return values
 
 
 BERT = ModelType(

@@ -1,6 +1,8 @@
 """Reads and writes the values of a config.json as a checked encoder config."""
 
+import difflib
 import types
+import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -8,20 +10,20 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from bertkit.hf.model_types import MODEL_TYPES, ModelType
 from bertkit.model.config import BY_FOLDER, EncoderConfig, set_by
 from data_pipelines.bounds import shown
-from data_pipelines.table import nearest
 
 # Keys that the writer of a config.json decides anew.
 _OUR_OWN = {
     "_attn_implementation_autoset", "_name_or_path", "_num_labels", "architectures", "attn_implementation", "dtype",
-    "id2label", "label2id", "model_type", "name_or_path", "num_labels", "torch_dtype", "transformers_version",
+    "model_type", "name_or_path", "torch_dtype", "transformers_version",
 }  # fmt: skip
-# Keys that say nothing about what an encoder computes: bookkeeping, special ids, settings of callers.
+# Keys that say nothing about what an encoder computes: bookkeeping, labels, special ids, settings of callers.
 _CARRIED = {
     "bos_token_id", "chunk_size_feed_forward", "cls_token_id", "directionality", "eos_token_id", "finetuning_task",
-    "gradient_checkpointing", "is_encoder_decoder", "language", "mask_token_id", "output_attentions",
-    "output_hidden_states", "output_past", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
-    "pooler_size_per_head", "pooler_type", "problem_type", "return_dict", "sep_token_id", "task_specific_params",
-    "tokenizer_class", "torchscript", "unk_token_id", "use_bfloat16", "use_cache", "use_return_dict",
+    "gradient_checkpointing", "id2label", "is_encoder_decoder", "label2id", "language", "mask_token_id", "num_labels",
+    "output_attentions", "output_hidden_states", "output_past", "pooler_fc_size", "pooler_num_attention_heads",
+    "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "problem_type", "return_dict", "sep_token_id",
+    "task_specific_params", "tokenizer_class", "torchscript", "unk_token_id", "use_bfloat16", "use_cache",
+    "use_return_dict",
     # Older versions wrote the settings of text generation into every model's config.
     "bad_words_ids", "decoder_start_token_id", "do_sample", "early_stopping", "eos_token_ids", "length_penalty",
     "max_length", "min_length", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "prefix",
@@ -55,9 +57,12 @@ def read_config(values: dict[str, Any], model_type: str, source: Path) -> Encode
             raise ValueError(f"{source}: {key} = {shown(value)} is not supported")
     try:
         ours = row.read({key: value for key, value in values.items() if key not in _FIXED})
-        carried = {key: value for key, value in ours.items() if key in _CARRIED or key in row.carried}
         hints = get_type_hints(row.config)
         own = {key: _typed(value, hints[key], key) for key, value in ours.items() if _is_own(key, row, hints)}
+        carried = {key: value for key, value in ours.items() if key not in own and key not in _OUR_OWN}
+        carried |= {key: value for key, value in values.items() if key in _FIXED and key != "auto_map"}
+        if unknown := sorted(carried.keys() - _CARRIED - _FIXED.keys() - set(row.carried)):
+            warnings.warn(f"{source}: {', '.join(unknown)}: unknown, carried along without effect", stacklevel=2)
         return row.config(**own, model_type=model_type, carried=carried)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
@@ -71,13 +76,16 @@ def write_config(config: EncoderConfig) -> dict[str, Any]:
 
 
 def _is_own(key: str, row: ModelType, hints: dict[str, Any]) -> bool:
-    """Whether a key is one of our config's; a key that nobody knows could change what is computed, and is refused."""
+    """Whether a key is one of our config's; one that is almost spelled so would change what is computed, and is
+    refused."""
     if key in hints and key not in ("model_type", "carried"):
         return True
     if key not in _OUR_OWN and key not in _CARRIED and key not in row.carried:
-        match = nearest(key, (field.name for field in fields(row.config)))
-        hint = f"; did you mean {match!r}?" if match else "; remove it if it does not change the model"
-        raise ValueError(f"unknown key {key!r}{hint}")
+        meant = difflib.get_close_matches(key, [field.name for field in fields(row.config)], n=1, cutoff=0.85)
+        if meant:
+            raise ValueError(
+                f"unknown key {key!r}; did you mean {meant[0]!r}? Remove it if it does not change the model"
+            )
     return False
 
 

@@ -16,8 +16,11 @@ from bertkit.hf.folder import INDEX, SINGLE, check_weights
 from data_pipelines import durable
 
 _DIGEST = "bertkit_sha256"
-# What else readers would take a tokenizer from.
-_OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json", "spiece.model", "tokenizer.model")
+OTHER_TOKENIZERS = (
+    *("vocab.txt", "vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json"),
+    *("spiece.model", "tokenizer.model", "sentencepiece.bpe.model"),
+)
+"""What else readers would take a tokenizer from."""
 
 
 def open_weights(folder: Path) -> "Weights":
@@ -37,7 +40,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         durable.sync_tree(unfinished)
         new = {path.name for path in unfinished.iterdir()}
         old = [folder / SINGLE, folder / INDEX, *folder.glob("model-*.safetensors")]
-        old += [folder / name for name in _OTHER_TOKENIZERS if "tokenizer.json" in new]
+        old += [folder / name for name in OTHER_TOKENIZERS if "tokenizer.json" in new]
         for path in old:
             path.unlink(missing_ok=True)
         for name in sorted(new, key=lambda name: (name == SINGLE, name)):

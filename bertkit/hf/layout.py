@@ -84,14 +84,13 @@ def read_layout(folder: Path, shapes: Shapes) -> Layout:
 
 
 def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
-    """Write config.json. The tokenizer's special ids, where known, are what readers expect there."""
+    """Write config.json, with the tokenizer's special ids where the model has places for them and knows none."""
     values: dict[str, Any] = {"architectures": [layout.architecture], **write_config(layout.config)}
     for ours, theirs in (("pad_id", "pad_token_id"), ("cls_id", "cls_token_id"), ("sep_id", "sep_token_id")):
-        # Where the padding id says at which row positions begin, it is the encoder's.
-        of_positions = theirs == "pad_token_id" and layout.row.first_position(layout.config)
-        if getattr(special_ids, ours, None) is not None and not of_positions:
-            values[theirs] = getattr(special_ids, ours)
+        if values.get(theirs, "unknown there") is None:
+            values[theirs] = getattr(special_ids, ours, None)
     if layout.labels:
+        values.pop("num_labels", None)
         values["id2label"] = {str(i): label for i, label in enumerate(layout.labels)}
         values["label2id"] = {label: i for i, label in enumerate(layout.labels)}
     text = json.dumps(values, indent=2, ensure_ascii=False)

@@ -73,8 +73,8 @@ def load_outline(folder: str | Path) -> Model:
 
 def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     """Write the folder that `load` and transformers' Auto classes open. A model that is there already is replaced as a
-    whole: a folder with weights is complete and holds one model. `tokenizer` is saved by its own `save(folder)`;
-    without one, a tokenizer that is there stays."""
+    whole: a folder with weights is complete and holds one model. `tokenizer` is one that
+    `load_tokenizer` opens; without one, a tokenizer that is there stays."""
     path = Path(folder)
     layout = layout_of(model)
     if tokenizer is not None:
@@ -82,7 +82,8 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     tensors = exported_weights(model)
     with replacing(path) as unfinished:
         if tokenizer is not None:
-            tokenizer.save(unfinished)
+            types = getattr(layout.config, "type_vocab_size", 0) > 1
+            tokenizer.save(unfinished, token_types=types, max_length=layout.config.max_position_embeddings)
         write_layout(layout, unfinished, special_ids=getattr(tokenizer, "special", None))
         save_weights(tensors, unfinished)
 

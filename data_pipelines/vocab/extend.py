@@ -33,6 +33,8 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], num_new: int, m
     model = settings["model"]
     if model["type"] not in ("WordPiece", "BPE"):
         raise ValueError(f"only WordPiece and BPE tokenizers can be extended, this one is {model['type']}")
+    for added in settings["added_tokens"]:  # where they stand in the vocabulary, readers cannot number them anew
+        model["vocab"].setdefault(added["content"], added["id"])
     words = count_words(tokenizer, texts)
     prefix = model.get("continuing_subword_prefix") or ""
     next_id = tokenizer.vocab_size
@@ -49,7 +51,8 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], num_new: int, m
         if "merges" in model and pair not in merges:
             model["merges"].append(list(pair))
             merges.add(pair)
-    extended = Tokenizer(Backend.from_str(json.dumps(settings)), tokenizer.special, tokenizer.max_length)
+    backend = Backend.from_str(json.dumps(settings))
+    extended = Tokenizer(backend, tokenizer.special, tokenizer.max_length, tokenizer.settings)
     return Extension(extended, old_pieces, _mean_pieces(words), _mean_pieces(_again(words, extended, prefix)))
 
 

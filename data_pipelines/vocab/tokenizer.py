@@ -1,7 +1,6 @@
 """Tokenizers: trained on a corpus, or opened from any tokenizer.json or Hugging Face folder."""
 
 import hashlib
-import json
 import re
 import sys
 from collections import Counter
@@ -20,6 +19,7 @@ from data_pipelines import durable
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import corpus_bytes, read_documents
 from data_pipelines.vocab.config import TokenizerConfig
+from data_pipelines.vocab.settings import Settings, read_settings, write_settings, write_vocabulary
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
 from data_pipelines.vocab.vocabulary import SPELLINGS, id_by_spelling, special_ids_of
 
@@ -42,13 +42,18 @@ class SpecialIds:
     special_ids: frozenset[int]
 
 
+_NO_SETTINGS = Settings()
+
+
 class Tokenizer:
     """A `tokenizers.Tokenizer` with its special tokens known by role, and no padding or truncation of its own."""
 
-    def __init__(self, backend: Backend, special: SpecialIds, max_length: int | None = None):
+    def __init__(
+        self, backend: Backend, special: SpecialIds, max_length: int | None = None, settings: Settings = _NO_SETTINGS
+    ):
         backend.no_padding()
         backend.no_truncation()
-        self.backend, self.special, self.max_length = backend, special, max_length
+        self.backend, self.special, self.max_length, self.settings = backend, special, max_length, settings
 
     @cached_property
     def vocab_size(self) -> int:
@@ -61,27 +66,25 @@ class Tokenizer:
         roles = [getattr(self.special, f"{role}_id") for role in _ROLES]
         return hashlib.sha256(f"{roles}{self.backend.to_str()}".encode()).hexdigest()
 
-    def save(self, folder: Path | str) -> None:
-        """Write the files that `load_tokenizer` and transformers' `AutoTokenizer` open."""
+    def save(self, folder: Path | str, *, token_types: bool | None = None, max_length: int | None = None) -> None:
+        """Write the files that `load_tokenizer` and transformers' `AutoTokenizer` open, with every setting that the
+        folder had which it was loaded from. `token_types` says whether the model beside it has any, and `max_length`
+        how long its longest text is, for a tokenizer that does not say so itself."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         names = {
-            f"{role}_token": self.backend.id_to_token(index)
+            f"{role}_token": str(self.backend.id_to_token(index))
             for role in _ROLES
             if (index := getattr(self.special, f"{role}_id")) is not None
         }
-        settings: dict[str, Any] = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "clean_up_tokenization_spaces": False,
-            "model_input_names": ["input_ids", "attention_mask"],
-            **names,
-        }
-        if self.max_length is not None:
-            settings["model_max_length"] = self.max_length
-        durable.replace_file(folder / "tokenizer.json", self.backend.to_str(pretty=True).encode())
-        for name, content in (("tokenizer_config.json", settings), ("special_tokens_map.json", names)):
-            text = json.dumps(content, indent=2, ensure_ascii=False)
-            durable.replace_file(folder / name, f"{text}\n".encode())
+        as_loaded = Backend.from_str(self.backend.to_str())
+        if self.settings.padding is not None:
+            as_loaded.enable_padding(**self.settings.padding)
+        if self.settings.truncation is not None:
+            as_loaded.enable_truncation(**self.settings.truncation)
+        durable.replace_file(folder / "tokenizer.json", as_loaded.to_str(pretty=True).encode())
+        write_settings(self.settings, names, folder, token_types, self.max_length or max_length)
+        write_vocabulary(self.backend, folder)
 
 
 def train_tokenizer(
@@ -104,14 +107,16 @@ def train_tokenizer(
 def load_tokenizer(path: Path | str) -> Tokenizer:
     """Open a tokenizer.json, a folder that holds one, ours or Hugging Face's, or BERT's vocab.txt alone."""
     file = find_tokenizer(Path(path))
-    settings = _read_settings(file.parent)
-    backend = _from_vocabulary(file, settings) if file.name == "vocab.txt" else _from_json(file)
+    settings = read_settings(file.parent)
+    values = settings.values()
+    backend = _from_vocabulary(file, values) if file.name == "vocab.txt" else _from_json(file)
     if not backend.get_vocab_size():
         raise ValueError(f"{file} has an empty vocabulary")
+    settings = settings._replace(padding=backend.padding, truncation=backend.truncation)
     # Where there is no limit, transformers writes a huge number.
-    limit = settings.get("model_max_length")
+    limit = values.get("model_max_length")
     max_length = int(limit) if isinstance(limit, (int, float)) and 0 < limit < 2**31 else None
-    return Tokenizer(backend, _special_ids(backend, settings), max_length)
+    return Tokenizer(backend, _special_ids(backend, values), max_length, settings)
 
 
 def _frame(backend: Backend) -> None:
@@ -270,26 +275,26 @@ def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[s
 
 def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
     tokens = backend.get_vocab()
+
+    def known(name: Any) -> int | None:
+        name = name.get("content") if isinstance(name, dict) else name
+        return tokens.get(name) if isinstance(name, str) else None
+
     by_role = {}
     for role in _ROLES:
-        name = settings.get(f"{role}_token")
-        name = name.get("content") if isinstance(name, dict) else name
-        by_role[role] = tokens[name] if isinstance(name, str) and name in tokens else id_by_spelling(role, tokens)
-    special = special_ids_of(backend, tokens) | {index for index in by_role.values() if index is not None}
+        index = known(settings.get(f"{role}_token"))
+        by_role[role] = id_by_spelling(role, tokens) if index is None else index
+    further = [
+        known(name)
+        for key in ("bos_token", "eos_token", "additional_special_tokens", "extra_special_tokens")
+        for name in _listed(settings.get(key))
+    ]
+    special = special_ids_of(backend, tokens) | {i for i in (*by_role.values(), *further) if i is not None}
     return SpecialIds(**{f"{role}_id": index for role, index in by_role.items()}, special_ids=frozenset(special))
 
 
-def _read_settings(folder: Path) -> dict[str, Any]:
-    """The settings in the files beside tokenizer.json; the newer file wins."""
-    settings: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        file = folder / name
-        if file.is_file():
-            try:
-                read = json.loads(file.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{file} is not JSON: {error}") from None
-            if not isinstance(read, dict):
-                raise ValueError(f"{file} must hold an object, not {type(read).__name__}")
-            settings |= {key: value for key, value in read.items() if value is not None}
-    return settings
+def _listed(names: Any) -> list[Any]:
+    """Further special tokens are a list, or named by a dict; an AddedToken is a dict of its own."""
+    if isinstance(names, dict) and "content" not in names:
+        return list(names.values())
+    return names if isinstance(names, list) else [names]

@@ -88,7 +88,7 @@ def test_exported_folders_open_in_auto_classes_and_pipelines(config, tokenizer, 
     inputs = transformers.AutoTokenizer.from_pretrained(tmp_path / "tagger")(
         "berlin is the capital", return_tensors="pt"
     )
-    assert "token_type_ids" not in inputs
+    assert ("token_type_ids" in inputs) == hasattr(config, "type_vocab_size")
     torch.testing.assert_close(tagger(inputs["input_ids"]), theirs(**inputs).logits)
     assert transformers.pipeline("token-classification", str(tmp_path / "tagger"))("berlin is the capital")
     assert bertkit.load(tmp_path / "tagger").labels == ("O", "B-LOC", "I-LOC")
@@ -265,7 +265,9 @@ def test_nothing_of_the_model_before_is_left_but_what_is_not_ours(folder, tokeni
     (folder / "notes.txt").write_text("mine")
     bertkit.save(MaskedLM(build_encoder(TINY, seed=2)), folder, tokenizer)
     ours = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
-    assert {path.name for path in folder.iterdir()} == ours | {"notes.txt"}
+    assert {path.name for path in folder.iterdir()} == ours | {"notes.txt", "vocab.txt"}
+    words = (folder / "vocab.txt").read_text().splitlines()
+    assert {word: index for index, word in enumerate(words)} == tokenizer.backend.get_vocab()
     bertkit.save(MaskedLM(build_encoder(TINY, seed=3)), folder)
     assert load_tokenizer(folder).fingerprint == tokenizer.fingerprint
 

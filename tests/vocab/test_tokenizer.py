@@ -202,7 +202,7 @@ def foreign(tokens: list[str], special=SPECIAL_TOKENS) -> Tokenizer:
     return backend
 
 
-def test_baked_in_padding_and_truncation_are_switched_off(tmp_path):
+def test_baked_in_padding_and_truncation_are_switched_off_and_written_again(tmp_path):
     backend = foreign([*SPECIAL_TOKENS, "a", "b"])
     backend.enable_padding(length=16)
     backend.enable_truncation(4)
@@ -211,9 +211,10 @@ def test_baked_in_padding_and_truncation_are_switched_off(tmp_path):
         tokenizer = load_tokenizer(path)
         assert tokenizer.backend.encode("a b a b a b").ids == [5, 6, 5, 6, 5, 6]
     tokenizer.save(tmp_path / "saved")
-    saved = json.loads((tmp_path / "saved" / "tokenizer.json").read_text())
-    assert saved["padding"] is None
-    assert saved["truncation"] is None
+    before, after = (json.loads((folder / "tokenizer.json").read_text()) for folder in (tmp_path, tmp_path / "saved"))
+    assert after == before
+    assert before["padding"]
+    assert before["truncation"]
 
 
 @pytest.mark.parametrize("form", ["string", "dict", "map"])

@@ -43,7 +43,7 @@ class Tagger:
         self._settings = settings
         self._read = _reader(self.task, settings, path)
         self._encode = WordEncoder(tokenizer)
-        length = settings.get("max_length", _USUAL_LENGTH)
+        length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
         self._form = RowForm.of(tokenizer, min(length, model.config.max_position_embeddings))
         self._ask = asking(model.to(device).target_logits, device)
 
