@@ -80,6 +80,8 @@ def _answer(argv: list[str], prints: bool) -> int:
         if os.environ.get("BERTKIT_TRACEBACK"):
             raise
         message = _told(error) if isinstance(error, OSError) else str(error)
+        if isinstance(error, ModuleNotFoundError):
+            message += "; `pip install bertkit` brings what all verbs need"
         print(f"bertkit: {printable(message, lines=True)}", file=sys.stderr)
         return _exit_code(error)
 

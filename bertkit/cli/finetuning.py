@@ -56,6 +56,12 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         help="form of the answer (default: auto, a coloured view on a terminal, else CoNLL)",
     )
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "torch", "onnx", "int8"),
+        default="auto",
+        help="what computes, of what the folder has (default: auto, in float32)",
+    )
 
     def run(arguments: argparse.Namespace) -> None:
         from pathlib import Path
@@ -65,10 +71,11 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         for file in arguments.files:
             if not Path(file).is_file():
                 raise ValueError(f"there is no file {file!r}")
-        check_named(arguments.model)
+        check_named(arguments.model, graph=True)
 
         from bertkit.finetune.predict.files import tag_files
 
-        tag_files(arguments.model, arguments.files, arguments.input, arguments.output, arguments.device)
+        options = (arguments.input, arguments.output, arguments.device, arguments.backend)
+        tag_files(arguments.model, arguments.files, *options)
 
     return run

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from bertkit.config.fields import MAY_CHANGE, build
-from bertkit.config.recipe import recipe_values
 from bertkit.config.sections import Batch, Count, CountOrZero, Kept, NotNegative, OptimConfig, Seed
 from data_pipelines.bounds import Range, check_bounds
 from data_pipelines.labels.config import TaggedConfig
@@ -157,4 +156,6 @@ class FinetuneRecipe:
 
 def read_finetune_recipe(name: str, changes: Iterable[str] = ()) -> FinetuneRecipe:
     """The fine-tuning recipe of this name (or path), with `key=value` changes on top."""
+    from bertkit.config.recipe import recipe_values  # here, because whoever only tags has no YAML to read
+
     return build(FinetuneRecipe, recipe_values(name, changes, "finetune"))

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from bertkit.hf.folder import resolve
-from bertkit.hf.models import check_vocabulary, load_with_head
+from bertkit.hf.folder import check_vocabulary, resolve
+from bertkit.hf.models import load_with_head
 from bertkit.model.heads import MaskedLM
 from bertkit.model.packing import pack
 from data_pipelines.vocab.marks import INSIDE, SPACES, word_mark

@@ -10,8 +10,8 @@ from bertkit.cpu import make_ready
 from bertkit.evaluate.config import EvaluateConfig
 from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
-from bertkit.hf.folder import resolve
-from bertkit.hf.models import check_vocabulary, load_with_head
+from bertkit.hf.folder import check_vocabulary, resolve
+from bertkit.hf.models import load_with_head
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows

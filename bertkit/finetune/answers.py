@@ -36,13 +36,11 @@ def predict_labels(
     rules = tag_rules(labels, _scheme(labels, settings))
     spans_S: Sequence[dict[tuple[int, int], float] | None]
     if rules is None:
-        best_W = logits_WK.argmax(dim=1)
-        probability_W = logits_WK.softmax(dim=1).gather(1, best_W[:, None])[:, 0].tolist()
-        best, spans_S = best_W.tolist(), [None] * len(sentences)
+        best, probability_W = logits_WK.argmax(axis=1).tolist(), softmax(logits_WK).max(axis=1).tolist()
+        spans_S = [None] * len(sentences)
     else:
-        scores_WK = logits_WK.cpu().numpy()
-        label_W = legal_labels(scores_WK, num_words, rules)
-        confidence_W, spans_S = span_probabilities(scores_WK, num_words, label_W, rules)
+        label_W = legal_labels(logits_WK, num_words, rules)
+        confidence_W, spans_S = span_probabilities(logits_WK, num_words, label_W, rules)
         best, probability_W = label_W.tolist(), confidence_W.tolist()
     borders = pairwise([0, *accumulate(num_words)])
     return [
@@ -61,16 +59,23 @@ def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:
     return "bioes" if bioes else "iob2"
 
 
-def word_logits(ask: Ask, num_words: Sequence[int], rows: Sequence[Row]) -> Any:
+def word_logits(ask: Ask, num_words: Sequence[int], rows: Sequence[Row]) -> np.ndarray:
     """(W, K), the words of all sentences one after the other; several answers for one word are averaged."""
-    import torch  # here, because reports name tasks without it
-
     starts = [0, *accumulate(num_words)]
     word_M, logits_MK = [], []
     for chosen, logits in ask(rows):
         word_M += [rows[index].word_M + starts[rows[index].sentence] for index in chosen]
         logits_MK.append(logits)
-    index_M = torch.from_numpy(np.concatenate(word_M)).to(logits_MK[0].device)
-    answers_W = torch.bincount(index_M, minlength=starts[-1]).clamp(min=1)
-    sum_WK = logits_MK[0].new_zeros(starts[-1], logits_MK[0].shape[1])
-    return sum_WK.index_add(0, index_M, torch.cat(logits_MK)) / answers_W[:, None]
+    # All batches are asked before the first is fetched: a GPU is waited for once.
+    logits_MK = [logits if isinstance(logits, np.ndarray) else logits.cpu().numpy() for logits in logits_MK]
+    index_M = np.concatenate(word_M)
+    answers_W = np.bincount(index_M, minlength=starts[-1]).clip(min=1).astype(np.float32)
+    sum_WK = np.zeros((starts[-1], logits_MK[0].shape[1]), np.float32)
+    np.add.at(sum_WK, index_M, np.concatenate(logits_MK))
+    return sum_WK / answers_W[:, None]
+
+
+def softmax(logits_WK: np.ndarray) -> np.ndarray:
+    """Probabilities of the labels."""
+    share_WK = np.exp(logits_WK - logits_WK.max(axis=1, keepdims=True))
+    return share_WK / share_WK.sum(axis=1, keepdims=True)

@@ -9,12 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertkit.finetune.windows import Ask, Row
+from bertkit.finetune.windows import MAX_TOKENS, Ask, Row, by_length
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.plan import Plan, share_of_rank
-
-MAX_TOKENS = 4096
-"""Subwords computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
 
 
 def collate(rows: Sequence[Row]) -> PackedBatch:
@@ -69,17 +66,3 @@ def asking(target_logits: Callable[[Any], Tensor], device: Any, max_tokens: int 
             yield chosen, target_logits(collate([rows[index] for index in chosen]).to(device)).float()
 
     return ask
-
-
-def by_length(rows: Sequence[Row], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of rows, short ones first, as many at once as `max_tokens` subwords allow."""
-    held: list[int] = []
-    size = 0
-    for index in np.argsort([len(row.ids_L) for row in rows], kind="stable").tolist():
-        if held and size + len(rows[index].ids_L) > max_tokens:
-            yield held
-            held, size = [], 0
-        held.append(index)
-        size += len(rows[index].ids_L)
-    if held:
-        yield held

@@ -11,8 +11,8 @@ from bertkit.config.finetune import StartSection
 from bertkit.config.recipe import read_sections
 from bertkit.finetune.labeled import Labeled
 from bertkit.hf import Model, load, load_outline
-from bertkit.hf.folder import HUB_PREFIX, resolve
-from bertkit.hf.models import check_head, check_vocabulary
+from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
+from bertkit.hf.models import check_head
 from bertkit.model import build_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.model.heads import HEADS, ModelWithHead

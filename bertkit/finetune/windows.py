@@ -47,9 +47,12 @@ class Row(NamedTuple):
     """Which of two texts each subword is of, 0 or 1, where a task reads pairs."""
 
 
+MAX_TOKENS = 4096
+"""Subwords computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
+
 Ask = Callable[[Sequence[Row]], Iterator[tuple[list[int], Any]]]
-"""Computes rows in batches of equal length: the indices of a batch's rows, and the logits (M, K) of their answers, a
-tensor, in that order."""
+"""Computes rows in batches of equal length: the indices of a batch's rows, and the logits (M, K) of their answers in
+that order, a tensor of torch or an array."""
 
 
 class RowForm(NamedTuple):
@@ -202,3 +205,17 @@ def owners(first_W: np.ndarray, starts: np.ndarray, room: int, size: int) -> np.
         better = context_W > best_W
         owner_W[better], best_W[better] = index, context_W[better]
     return owner_W
+
+
+def by_length(rows: Sequence[Row], max_tokens: int) -> Iterator[list[int]]:
+    """Indices of rows, short ones first, as many at once as `max_tokens` subwords allow."""
+    held: list[int] = []
+    size = 0
+    for index in np.argsort([len(row.ids_L) for row in rows], kind="stable").tolist():
+        if held and size + len(rows[index].ids_L) > max_tokens:
+            yield held
+            held, size = [], 0
+        held.append(index)
+        size += len(rows[index].ids_L)
+    if held:
+        yield held

@@ -2,8 +2,7 @@
 
 import re
 from pathlib import Path
-
-from bertkit.hf.onnx import has_graph
+from typing import Any
 
 HUB_PREFIX = "hf:"
 EXPORT = "export"
@@ -11,6 +10,8 @@ EXPORT = "export"
 # What a model folder needs; code and pickles are never fetched.
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+FULL, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
+"""Where a folder holds its graph in float32, and in int8."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
 
@@ -49,9 +50,18 @@ def check_named(folder: str | Path, graph: bool = False) -> None:
             check_weights(path)
 
 
+def has_graph(folder: Path) -> bool:
+    """Whether onnxruntime can compute the model."""
+    return (folder / FULL).is_file() or (folder / QUANTIZED).is_file()
+
+
+def has_weights(folder: Path) -> bool:
+    return (folder / SINGLE).is_file() or (folder / INDEX).is_file()
+
+
 def check_weights(folder: Path) -> None:
     """Refuse a folder that holds no weights that can be opened."""
-    if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
+    if has_weights(folder):
         return
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
     if pickles:
@@ -59,6 +69,15 @@ def check_weights(folder: Path) -> None:
     if has_graph(folder):
         raise ValueError(f"{folder} holds an ONNX graph but no {SINGLE}; name the folder that it was exported from")
     raise ValueError(f"{folder} holds no {SINGLE}")
+
+
+def check_vocabulary(tokenizer: Any, vocab_size: int, folder: str | Path) -> None:
+    """Refuse a tokenizer that has more tokens than its model knows."""
+    if tokenizer.vocab_size > vocab_size:
+        raise ValueError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}; "
+            "use the tokenizer that the model was trained with"
+        )
 
 
 CONVERT = (

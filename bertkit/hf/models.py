@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.hf.files import Weights, open_weights, replacing, save_weights
-from bertkit.hf.folder import resolve
+from bertkit.hf.folder import check_vocabulary, resolve
 from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
 from bertkit.hf.names import Weight, weight_table
 from bertkit.model.build import outline_encoder
@@ -52,15 +52,6 @@ def check_head(model: Model, folder: str | Path, *kinds: str, remedy: str = "") 
         needed = " or ".join("an encoder without a head" if k == "bare" else f"a {HEADS[k].__name__}" for k in kinds)
         raise ValueError(
             f"{folder} holds a {type(model).__name__}, but {needed} is needed" + (f"; {remedy}" if remedy else "")
-        )
-
-
-def check_vocabulary(tokenizer: Any, vocab_size: int, folder: str | Path) -> None:
-    """Refuse a tokenizer that has more tokens than its model knows."""
-    if tokenizer.vocab_size > vocab_size:
-        raise ValueError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}; "
-            "use the tokenizer that the model was trained with"
         )
 
 

@@ -10,20 +10,31 @@ from typing import Any
 
 import numpy as np
 
-FULL, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
-"""Where a folder holds its graph in float32, and in int8."""
+from bertkit.hf.config import read_config
+from bertkit.hf.folder import FULL
+from bertkit.model.config import EncoderConfig
+
 FACTS = "bertkit"
 """The entry of a graph's metadata that tells what `OnnxModel` must know."""
 
 
-def has_graph(folder: Path) -> bool:
-    return (folder / FULL).is_file() or (folder / QUANTIZED).is_file()
+def open_graph(folder: Path, name: str = FULL) -> "OnnxModel":
+    """The graph of a folder that bertkit exported, with the config beside it."""
+    if not (folder / name).is_file():
+        raise ValueError(f"{folder} holds no {name}; `bertkit export --format onnx` writes one (--int8 the quantized)")
+    source = folder / "config.json"
+    try:
+        values = json.loads(source.read_text(encoding="utf-8"))
+        config = read_config(values, values["model_type"], source)
+    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{source} is not what bertkit wrote there: {error!r}") from None
+    return OnnxModel(folder / name, config)
 
 
 class OnnxModel:
     """A graph that bertkit wrote, with what it tells of itself."""
 
-    def __init__(self, graph: Path | bytes):
+    def __init__(self, graph: Path | bytes, config: EncoderConfig):
         """`graph` is a file, or what one holds."""
         runtime = _onnxruntime()
         options = runtime.SessionOptions()
@@ -41,11 +52,9 @@ class OnnxModel:
         facts = self._session.get_modelmeta().custom_metadata_map.get(FACTS)
         if facts is None:
             raise ValueError(f"{name} was not written by bertkit; write it by `bertkit export --format onnx`")
-        values = json.loads(facts)
-        self.kind: str = values["kind"]
-        self.labels: tuple[str, ...] = tuple(values["labels"])
-        self.vocab_size: int = values["vocab_size"]
-        self.max_position_embeddings: int = values["max_position_embeddings"]
+        self.config = config
+        self.kind: str = json.loads(facts)["kind"]
+        self.labels: tuple[str, ...] = tuple(json.loads(facts)["labels"])
         self._inputs = [given.name for given in self._session.get_inputs()]
 
     def __call__(self, rows: Sequence[np.ndarray], types: Sequence[np.ndarray | None] | None = None) -> np.ndarray:

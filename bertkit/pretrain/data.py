@@ -19,8 +19,8 @@ from bertkit.config.fields import part, plain
 from bertkit.config.model_section import ModelSection
 from bertkit.config.recipe import DataSection, TokenizerSection
 from bertkit.hf import load_outline
-from bertkit.hf.folder import HUB_PREFIX, resolve
-from bertkit.hf.models import check_head, check_vocabulary
+from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
+from bertkit.hf.models import check_head
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable

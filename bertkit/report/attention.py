@@ -50,8 +50,8 @@ def attention_of(model_folder: str, text: str) -> Attention:
         raise ValueError("the text is empty; give the model something to read")
     import torch
 
-    from bertkit.hf.folder import resolve
-    from bertkit.hf.models import check_vocabulary, load
+    from bertkit.hf.folder import check_vocabulary, resolve
+    from bertkit.hf.models import load
     from bertkit.report.probe import spelled
     from data_pipelines.vocab.tokenizer import load_tokenizer
 

@@ -4,10 +4,9 @@ import shutil
 from pathlib import Path
 
 from bertkit.finetune.predict.settings import SETTINGS
-from bertkit.hf.folder import resolve
+from bertkit.hf.folder import FULL, check_vocabulary, resolve
 from bertkit.hf.layout import write_layout
-from bertkit.hf.models import Model, check_vocabulary, layout_of, load
-from bertkit.hf.onnx import FULL
+from bertkit.hf.models import Model, layout_of, load
 from bertkit.ship.onnx_file import graph_of, onnx_bytes
 from data_pipelines import durable
 from data_pipelines.vocab.tokenizer import load_tokenizer

@@ -45,19 +45,10 @@ def onnx_bytes(graph: Graph, output: str, model: Model) -> bytes:
         [onnx.numpy_helper.from_array(array, name) for name, array in graph.weights.items()],
     )
     file = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    facts = {"kind": model.kind, "labels": list(model.labels)}
     file.producer_name, file.producer_version = "bertkit", __version__
-    helper.set_model_props(file, {FACTS: json.dumps(_facts(model), ensure_ascii=False)})
+    helper.set_model_props(file, {FACTS: json.dumps(facts, ensure_ascii=False)})
     return file.SerializeToString()
-
-
-def _facts(model: Model) -> dict[str, Any]:
-    config = model.config
-    return {
-        "kind": model.kind,
-        "labels": list(model.labels),
-        "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.max_position_embeddings,
-    }
 
 
 def _attributes(attributes: dict[str, Any], helper: Any) -> dict[str, Any]:

@@ -6,8 +6,17 @@ from grammar import write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.finetune.batches import by_length, collate
-from bertkit.finetune.windows import Encoded, Row, RowForm, WordEncoder, text_rows, window_starts, word_rows
+from bertkit.finetune.batches import collate
+from bertkit.finetune.windows import (
+    Encoded,
+    Row,
+    RowForm,
+    WordEncoder,
+    by_length,
+    text_rows,
+    window_starts,
+    word_rows,
+)
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig

@@ -15,8 +15,9 @@ import bertkit
 from bertkit.cli import main
 from bertkit.graph import HIDDEN
 from bertkit.hf.config import read_config, write_config
+from bertkit.hf.folder import FULL
 from bertkit.hf.model_types import MODEL_TYPES
-from bertkit.hf.onnx import FULL, OnnxModel
+from bertkit.hf.onnx import OnnxModel, open_graph
 from bertkit.model import build_encoder
 from bertkit.model.families import FAMILIES, family_of
 from bertkit.model.heads import HEADS
@@ -137,8 +138,8 @@ def test_the_folder_has_the_layout_that_others_expect(masked_lm, tmp_path, capsy
     written = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert written == {FULL, "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
     assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
-    found = OnnxModel(tmp_path / "out" / FULL)
-    assert (found.kind, found.max_position_embeddings) == ("masked-lm", 16)
+    found = open_graph(tmp_path / "out")
+    assert (found.kind, found.config.max_position_embeddings) == ("masked-lm", 16)
     rows = [np.array([2, 7, 8, 3]), np.array([2, 3])]
     model = bertkit.load(masked_lm)
     with torch.inference_mode():
@@ -168,4 +169,4 @@ def test_a_graph_of_another_maker_and_a_damaged_one_are_refused(masked_lm, tmp_p
     (tmp_path / "damaged.onnx").write_bytes(b"\x08\x09" * 100)
     for name, said in (("other.onnx", "was not written by bertkit"), ("damaged.onnx", "cannot be opened")):
         with pytest.raises(ValueError, match=rf"{name}.*{said}"):
-            OnnxModel(tmp_path / name)
+            OnnxModel(tmp_path / name, TINY)

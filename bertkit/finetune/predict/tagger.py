@@ -4,14 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from bertkit.finetune.batches import asking
+from bertkit.finetune.predict.backends import open_model
 from bertkit.finetune.predict.settings import SETTINGS, read_settings, tasks_by_head
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm, WordEncoder
-from bertkit.hf.folder import resolve
-from bertkit.hf.models import check_vocabulary, load_with_head
+from bertkit.hf.folder import check_vocabulary, resolve
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
@@ -25,17 +22,16 @@ class Tagger:
     """`Tagger.load(folder).tag("Some text.")`"""
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu") -> "Tagger":
-        """Open a run of `bertkit finetune`, its export, or a Hugging Face folder with a classifier."""
-        return cls(folder, device)
+    def load(cls, folder: str | Path, device: str = "cpu", backend: str = "auto") -> "Tagger":
+        """Open a run of `bertkit finetune`, its export, or a Hugging Face folder with a classifier. `backend` names one
+        of those that the folder has: torch, onnx or int8."""
+        return cls(folder, device, backend)
 
-    def __init__(self, folder: str | Path, device: str = "cpu"):
-        # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
-        torch.set_flush_denormal(True)
+    def __init__(self, folder: str | Path, device: str = "cpu", backend: str = "auto"):
         path = resolve(folder)
         settings = read_settings(path)
         tasks = tasks_by_head(settings, path)
-        model = load_with_head(path, *tasks, remedy="fine-tune it first")
+        model, self._ask = open_model(path, list(tasks), backend, device)
         self.task = tasks[model.kind]
         tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, model.config.vocab_size, path)
@@ -45,7 +41,6 @@ class Tagger:
         self._encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
         self._form = RowForm.of(tokenizer, min(length, model.config.max_position_embeddings))
-        self._ask = asking(model.to(device).target_logits, device)
 
     def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""

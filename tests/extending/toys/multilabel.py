@@ -33,7 +33,7 @@ def loss(logits_MK, targets_MK, weights_K):
 
 
 def predict(ask, texts, rows, labels, settings):
-    probabilities = word_logits(ask, [1] * len(texts), rows).sigmoid().tolist()
+    probabilities = (1 / (1 + np.exp(-word_logits(ask, [1] * len(texts), rows)))).tolist()
     chosen = [[label for label, p in zip(labels, each, strict=True) if p > 0.5] for each in probabilities]
     return [(["+".join(names)], Confidence([max(each)])) for names, each in zip(chosen, probabilities, strict=True)]
 

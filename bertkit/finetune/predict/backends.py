@@ -1,0 +1,56 @@
+"""What computes the logits of rows: torch, or onnxruntime, which is all that a small installation has."""
+
+# M answers, K labels
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.finetune.windows import MAX_TOKENS, Ask, Row, by_length
+from bertkit.hf.folder import FULL, QUANTIZED, has_graph, has_weights
+from bertkit.hf.onnx import OnnxModel, open_graph
+
+BACKENDS = ("auto", "torch", "onnx", "int8")
+
+
+def open_model(folder: Path, kinds: Iterable[str], backend: str, device: str) -> tuple[Any, Ask]:
+    """The model of a folder, of which `kind`, `labels` and `config` can be read, and the function that asks it."""
+    if backend == "auto":
+        backend = "onnx" if has_graph(folder) and not has_weights(folder) else "torch"
+    if backend == "torch":
+        return _open_torch(folder, kinds, device)
+    if device != "cpu":
+        raise ValueError(f"an ONNX graph is computed on the cpu, got device {device!r}")
+    model = open_graph(folder, QUANTIZED if backend == "int8" else FULL)
+    if model.kind not in kinds:
+        raise ValueError(f"{folder} holds a {model.kind}, but a {' or a '.join(kinds)} is needed; fine-tune it first")
+    return model, asking_graph(model)
+
+
+def asking_graph(model: OnnxModel, max_tokens: int = MAX_TOKENS) -> Ask:
+    """The function that computes the logits of rows with this graph."""
+
+    def ask(rows: Sequence[Row]) -> Iterator[tuple[list[int], np.ndarray]]:
+        for chosen in by_length(rows, max_tokens):
+            here = [rows[index] for index in chosen]
+            logits = model([row.ids_L for row in here], [row.type_L for row in here])
+            if logits.ndim == 3:
+                place_M = np.repeat(np.arange(len(here)), [len(row.index_M) for row in here])
+                logits = logits[place_M, np.concatenate([row.index_M for row in here])]
+            yield chosen, logits
+
+    return ask
+
+
+def _open_torch(folder: Path, kinds: Iterable[str], device: str) -> tuple[Any, Ask]:
+    import torch
+
+    from bertkit.finetune.batches import asking
+    from bertkit.hf.models import load_with_head
+
+    # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
+    torch.set_flush_denormal(True)
+    model = load_with_head(folder, *kinds, remedy="fine-tune it first")
+    return model, asking(model.to(device).target_logits, device)
