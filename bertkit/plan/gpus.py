@@ -43,7 +43,7 @@ RESERVED_GIB, FRAGMENTED = 1.5, 1.08
 """What CUDA itself takes, and how much more than its tensors a process holds."""
 
 
-def assumptions(gpu: Gpu) -> dict[str, float | str]:
+def assumptions(gpu: Gpu, compiled: bool) -> dict[str, float | str]:
     """What a plan rests on, to be printed with it."""
     return {
         "bf16_tflops": gpu.bf16_tflops,
@@ -61,6 +61,9 @@ def assumptions(gpu: Gpu) -> dict[str, float | str]:
         "likely_share_of_the_speed": LIKELY_SHARE,
         "gib_reserved": RESERVED_GIB,
         "memory_held_per_byte_of_tensors": FRAGMENTED,
+        "train.compile": "chains of elementwise operators, dropout and norms are one kernel, memory is as without it"
+        if compiled
+        else "not asked for, every operator is a kernel",
         "rows": "full, of two sequences",
         "tokens_per_second, hours, gpu_hours, cost": "at best; loading, evaluation and checkpoints not counted",
     }

@@ -8,6 +8,7 @@ from typing import Any
 from bertkit.config.recipe import Recipe
 from bertkit.model import MaskedLM
 from bertkit.model.build import outline_encoder
+from bertkit.plan.fusion import fused
 from bertkit.plan.gpus import FRAGMENTED, HIDDEN_SHARE, LIKELY_SHARE, RESERVED_GIB, Gpu, assumptions
 from bertkit.plan.rehearsal import NUM_MICRO_BATCHES, Rehearsal, Setting, Shape, even_shape, rehearse
 from bertkit.plan.roofline import bytes_sent, host_seconds, seconds_by_kind, seconds_of, seconds_sent
@@ -66,6 +67,8 @@ def make_plan(recipe: Recipe, name: str, gpu_name: str, gpu: Gpu, num_gpus: int,
     num_micro_batches = math.ceil(rows_per_gpu / num_rows)
     setting = Setting(num_gpus, launch_file, train.precision)
     step = _rehearsed(recipe, num_rows, setting)
+    if train.compile:
+        step = step._replace(micro_batch=fused(step.micro_batch))
     shape = _shape(recipe, num_rows)
 
     room = (gpu.memory - RESERVED_GIB) * _GIB / FRAGMENTED
@@ -100,9 +103,9 @@ def make_plan(recipe: Recipe, name: str, gpu_name: str, gpu: Gpu, num_gpus: int,
         gpu_hours=None if hours is None else hours * num_gpus,
         cost=None if hours is None else hours * num_gpus * gpu.price,
         advice=[],
-        assumptions=assumptions(gpu),
+        assumptions=assumptions(gpu, train.compile),
     )
-    return replace(plan, advice=_advice(plan, recipe, setting, room))
+    return replace(plan, advice=_advice(plan, recipe, setting, room, step, gpu))
 
 
 def _shape(recipe: Recipe, num_rows: int) -> Shape:
@@ -150,7 +153,7 @@ def _hours(recipe: Recipe, tokens_per_step: int, speed: float) -> float | None:
     return tokens / speed / 3600
 
 
-def _advice(plan: Plan, recipe: Recipe, setting: Setting, room: float) -> list[str]:
+def _advice(plan: Plan, recipe: Recipe, setting: Setting, room: float, step: Rehearsal, gpu: Gpu) -> list[str]:
     """What would help, each with the key that does it."""
     advice = []
     total, kinds = sum(plan.milliseconds_per_step.values()), plan.milliseconds_per_step
@@ -170,10 +173,11 @@ def _advice(plan: Plan, recipe: Recipe, setting: Setting, room: float) -> list[s
             f"{more} would give each train.micro_batch={recipe.train.micro_batch}"
         )
     if kinds["host"] > 0.05 * total:
-        advice.append("the GPU waits for the host: a larger train.micro_batch, or train.compile=true, helps")
-    elif kinds.get("memory", 0) > 0.2 * total and not recipe.train.compile:
-        share = kinds["memory"] / total
-        advice.append(f"{share:.0%} of the time moves memory between products: train.compile=true fuses most of it")
+        advice.append("the GPU waits for the host: a larger train.micro_batch helps")
+    compiled = step._replace(micro_batch=fused(step.micro_batch))
+    faster = total / sum(_milliseconds(compiled, gpu, plan.gpus, plan.micro_batches_per_step)[0].values())
+    if faster > 1.05:
+        advice.append(f"train.compile=true joins kernels: {faster:.2f} times as fast at best")
     if kinds["messages"] > 0.05 * total:
         advice.append("messages are not hidden: more rows a step (train.global_batch), or a faster link, helps")
     if recipe.train.precision == "fp32":

@@ -14,19 +14,34 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._guards import TracingContext
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from bertkit.plan import fake_cuda
+from bertkit.plan.fake_cuda import replaced
 
 _OURS = tuple(str(Path(__file__).parents[2] / name) for name in ("bertkit", "data_pipelines"))
 _PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 _FREE = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "alias", "numpy_T", "lift_fresh"}
 _GATHERS = {"embedding", "index_select", "gather", "index"}
+_JOINED = {"_to_copy", "copy_", "native_dropout", "native_layer_norm", "native_layer_norm_backward"}
+"""What a compiler joins with elementwise operators, beside these."""
+_IN_THE_OPEN = {"rotate"}
+"""Operators of ours for which a compiler sees a formula."""
 _BLOCK = 512
 """CUDA's allocator hands out multiples of so many bytes."""
+
+
+class Access(NamedTuple):
+    """A part of a storage that a kernel reads or writes."""
+
+    storage: int
+    """A number that no other storage ever has."""
+    offset: int
+    num_bytes: int
 
 
 class Kernel(NamedTuple):
@@ -42,6 +57,12 @@ class Kernel(NamedTuple):
     num_operations: int = 0
     dtypes: tuple[torch.dtype, ...] = ()
     """Of a product's factors: more than one raise on a real GPU, though fake tensors multiply."""
+    joins: int = 0
+    """Over how many values it runs, where a compiler can join it with others that run over as many."""
+    is_border: bool = False
+    """Between parts that are compiled apart."""
+    read: tuple[Access, ...] = ()
+    written: tuple[Access, ...] = ()
 
 
 class Message(NamedTuple):
@@ -67,6 +88,13 @@ class Watch(TorchDispatchMode):
         """By direction and line: copies between host and GPU that block."""
         self.messages: list[Message] = []
         self.memory = Memory(device)
+        self._opaque = False
+        """Inside an operator that a compiler does not look into."""
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        """Torch would not compile inside a mode that does not say so."""
+        return True
 
     def __enter__(self):
         fake_cuda.waits.clear()
@@ -91,12 +119,15 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if DTensor in types:
             return NotImplemented  # it calls again with the shard of this rank
+        if TracingContext.try_get() is not None:
+            return func(*args, **(kwargs or {}))  # a compiler looks at the model; nothing runs yet
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._waited(args[0])
         if func.namespace == "bertkit" and "attention" not in name:
-            with self:  # the body that a GPU would run, not its outline: mixed types inside it must show
+            # The body that a GPU would run, not its outline: mixed types inside it must show.
+            with self, replaced(self, "_opaque", name not in _IN_THE_OPEN):
                 return _body(name)(*args, **kwargs)
         if name in ("linear", "matmul"):
             with self:  # inside a body, an operator that is made of others was not yet taken apart
@@ -128,13 +159,17 @@ class Watch(TorchDispatchMode):
             self.kernels.append(self._kernel(func, name, args, kwargs, inputs, outputs, out))
 
     def _kernel(self, func, name: str, args, kwargs, inputs: list[Tensor], outputs: list[Tensor], out: Any) -> Kernel:
-        written = outputs or [
-            tensor
-            for argument, value in zip(func._schema.arguments, args, strict=False)
+        changed = [
+            (argument.name, tensor)
+            for argument, value in zip(func._schema.arguments, (*args, *kwargs.values()), strict=False)
             if argument.alias_info is not None and argument.alias_info.is_write
             for tensor in _tensors(value)
         ]
-        num_bytes = sum(_size(tensor) for tensor in (*inputs, *written))
+        written = outputs or [tensor for _, tensor in changed]
+        # What is only written to is not read.
+        targets = [id(tensor) for argument, tensor in changed if argument == "out" or name == "copy_"]
+        read = [tensor for tensor in inputs if id(tensor) not in targets]
+        num_bytes = sum(_size(tensor) for tensor in (*read, *written))
         if name in _GATHERS:
             num_bytes = 2 * sum(map(_size, outputs)) + sum(
                 _size(tensor) for tensor in inputs if not tensor.is_floating_point()
@@ -143,12 +178,20 @@ class Watch(TorchDispatchMode):
             kind, query, window = ATTENTION[name](args, kwargs)
             pairs = num_pairs(self.lengths, window) * query.shape[-3] / max(sum(self.lengths), 1)
             operations = 4 * query.shape[-2] * query.shape[-1] * pairs * (2.5 if kind == "attention_backward" else 1)
-            return Kernel(name, _line(), num_bytes, kind, int(operations))
-        if func.overloadpacket in _PRODUCTS:
+            work: dict[str, Any] = {"kind": kind, "num_operations": int(operations)}
+        elif func.overloadpacket in _PRODUCTS:
             dtypes = tuple({tensor.dtype for tensor in args if isinstance(tensor, Tensor)})
             operations = flop_registry[func.overloadpacket](*args, **kwargs, out_val=out)
-            return Kernel(name, _line(), num_bytes, "product", operations, dtypes)
-        return Kernel(name, _line(), num_bytes)
+            work = {"kind": "product", "num_operations": operations, "dtypes": dtypes}
+        elif not self._opaque and (torch.Tag.pointwise in func.tags or name in _JOINED):
+            work = {"joins": max(tensor.numel() for tensor in (*read, *written))}
+        else:
+            work = {"is_border": func.namespace == "fsdp"}
+        work |= {"read": tuple(map(self._access, read)), "written": tuple(map(self._access, written))}
+        return Kernel(name, _line(), num_bytes, **work)
+
+    def _access(self, tensor: Tensor) -> Access:
+        return Access(self.memory.number(tensor), int(tensor.storage_offset()), _size(tensor))
 
 
 class Memory:
@@ -158,6 +201,8 @@ class Memory:
         self.device = device
         self.now = self.peak = 0
         self._sizes: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._next = itertools.count()
 
     def note(self, tensor: Tensor) -> None:
         if isinstance(tensor, DTensor):
@@ -165,9 +210,15 @@ class Memory:
         storage = tensor.untyped_storage()
         if tensor.device.type == self.device and storage._cdata not in self._sizes:
             self._sizes[storage._cdata] = size = -(-storage.nbytes() // _BLOCK) * _BLOCK
+            self._numbers[storage._cdata] = next(self._next)
             weakref.finalize(storage, self._freed, storage._cdata)
             self.now += size
             self.peak = max(self.peak, self.now)
+
+    def number(self, tensor: Tensor) -> int:
+        """Of its storage; addresses are used again. What was there before has a negative number."""
+        address = tensor.untyped_storage()._cdata
+        return self._numbers[address] if address in self._sizes else -address
 
     def note_all(self, tensors: Iterable[Tensor]) -> int:
         """The bytes of what was there before."""
