@@ -57,6 +57,7 @@ INJECTED = {
     32: "signals after the last step, between seeds, in every stage of the demo",
     33: "texts that change while they are read",
     39: "an export killed half-way",
+    40: "a busy machine while minutes become steps",
 }
 _ROW = re.compile(r"Row (\d+):")
 

@@ -33,7 +33,8 @@ class TrainConfig:
     """Tokens to train on, repetitions included; turned into steps by the mean length of a row."""
 
     minutes: Annotated[float | None, Range("(0, 1e18]")] = None
-    """Training time in minutes. A few steps are timed at the start; the number of steps that fits is then fixed."""
+    """Training time in minutes. A few steps are timed at the start; after a quarter of those that fit their number is
+    corrected once, and every resume keeps it."""
 
     global_batch: Batch = 256
     """Rows in one optimizer step, over all processes and micro-batches."""

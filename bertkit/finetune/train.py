@@ -86,7 +86,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     rules = StepRules(total_steps=steps.total, seed=seed, optim=recipe.optim, train=recipe.train)
     eval_every = max(1, math.ceil(len(rows) / steps.batch) // recipe.eval.per_epoch)
     deciding = data.task.deciding(data.labeled)
-    with _open_log(recipe, model, state, steps, seed, run) as log:
+    with _open_log(recipe, model, state, rules, seed, run) as log:
         log.say(_greeting(recipe, data, steps, seed, state.step))
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last = state.step == steps.total
@@ -125,17 +125,17 @@ def _build(recipe: FinetuneRecipe, data: TuningData, seed: int) -> ModelWithLoss
 
 
 def _open_log(
-    recipe: FinetuneRecipe, model: ModelWithLoss, state: LoopState, steps: Steps, seed: int, run: Run
+    recipe: FinetuneRecipe, model: ModelWithLoss, state: LoopState, rules: StepRules, seed: int, run: Run
 ) -> RunLog:
     accelerator = run.accelerator
     return RunLog(
         seed_folder(recipe, seed) if accelerator.is_main_process else None,
         state,
-        total_steps=steps.total,
+        rules=rules,
         log_every=recipe.run.log_every,
         share_of_peak=share_of_peak(count_flops(model.model), accelerator),
         adviser=Adviser(
-            total_steps=steps.total,
+            total_steps=rules.total_steps,
             unigram=None,
             num_workers=None,
             free_memory=lambda: free_memory(accelerator.device),

@@ -1,18 +1,39 @@
-"""A budget as a number of steps: counted for tokens, measured once for minutes, fixed from then on."""
+"""A budget as a number of steps: counted for tokens; for minutes measured at the start and corrected once.
+
+The schedule never reads a clock. Each number of steps is in run.json before a step depends on it, so that every resume
+repeats the run with the same numbers.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 from bertkit.config.recipe import Recipe
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.objectives import Objective
-from bertkit.run.loop import StepRules, run_steps
+from bertkit.run.folder import read_facts, write_facts
+from bertkit.run.log import RunLog
+from bertkit.run.loop import run_steps
 from bertkit.run.ranks import Trainable, agree_on
-from bertkit.run.schedule import steps_for_rows
+from bertkit.run.schedule import StepRules, batch_stages, steps_for_rows
 from bertkit.run.state import LoopState, snapshot
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
 
 _WARM_UP_STEPS, _MEASURED_STEPS = 2, 3
 _MEASURED_SHARE, _MEASURED_SECONDS = 0.05, 10.0
+_CORRECTED_SHARE = 0.25
+"""Share of the steps after which their number is corrected."""
+_FEW_STEPS = 100
+"""A run of fewer is far below what any recipe is made for."""
+_WORTH_TELLING = 0.1
 _ENDLESS = 10**9
+
+Lengths = list[tuple[int, int]]
+"""(first step, number of steps of the whole run): what is planned from that step on. One, or two once corrected."""
 
 
 def decide_steps(
@@ -27,35 +48,133 @@ def decide_steps(
         return steps_for_rows(train.tokens * len(data.train) / data.train.num_tokens, train)
     assert train.minutes is not None
     long_enough = min(_MEASURED_SECONDS, _MEASURED_SHARE * train.minutes * 60)
-    seconds = seconds_per_row(recipe, data, objective, trainable, long_enough)
+    seconds = _time_steps(recipe, data, objective, trainable, long_enough)
     return agree_on(trainable.accelerator, steps_for_rows(max(0.0, train.minutes * 60 - spent) / seconds, train))
 
 
-def seconds_per_row(
+def load_budget(
+    recipe: Recipe,
+    data: PretrainingData,
+    objective: Objective,
+    trainable: Trainable,
+    state: LoopState,
+    rules: StepRules,
+    log: RunLog,
+) -> Iterator[tuple[int, list[PackedBatch]]]:
+    """The micro-batches of every step that is left. Where the budget is minutes, `rules.total_steps` is corrected on
+    the way, once in a run however often it resumes."""
+    load = partial(_load, recipe, data, objective, trainable)
+    lengths = agree_on(trainable.accelerator, read_lengths(Path(recipe.run.dir)))
+    minutes, (_, planned), pace = recipe.train.minutes, lengths[-1], _Pace(state)
+    border = max(math.ceil(_CORRECTED_SHARE * planned), state.step + _WARM_UP_STEPS + _MEASURED_STEPS)
+    if minutes is not None and len(lengths) == 1 and border < planned:
+        plan = make_plan(recipe, data, lengths)
+        for step, batches in load(plan, range(state.step, border), planned):
+            yield step, batches
+            pace.note(plan.batch_of_step(step))
+        rows_left = max(0.0, minutes * 60 - state.seconds) / pace.seconds_per_row()
+        total = max(border + 1, steps_for_rows(plan.rows_before_step(border) + rows_left, recipe.train))
+        lengths.append((border, agree_on(trainable.accelerator, total)))
+        _write_down(recipe, lengths, log, trainable.accelerator.is_main_process)
+    elif minutes is not None and state.step == 0:
+        _advise_if_few(planned, log)
+    plan, ends = make_plan(recipe, data, lengths), [*(first for first, _ in lengths[1:]), lengths[-1][1]]
+    for (first, total), end in zip(lengths, ends, strict=True):
+        if state.step < end:
+            rules.total_steps = total
+            yield from load(plan, range(max(first, state.step), end), total)
+
+
+def read_lengths(folder: Path) -> Lengths:
+    """What run.json says of the number of steps."""
+    facts = read_facts(folder) or {}
+    return [(first, total) for first, total in facts.get("lengths", [(0, facts["total_steps"])])]
+
+
+def make_plan(recipe: Recipe, data: PretrainingData, lengths: Lengths) -> Plan:
+    """Which rows each step has. A batch that grows does so as each length has it, from its first step on."""
+    stages: dict[int, int] = {}
+    for start, total_steps in lengths:
+        stages = {first: batch for first, batch in stages.items() if first < start}
+        for first, batch in batch_stages(total_steps, recipe.train):
+            stages[max(first, start)] = batch
+    return Plan(len(data.train), tuple(stages.items()), recipe.run.seed)
+
+
+class _Pace:
+    """What steps take, as the loop has counted it in its state."""
+
+    def __init__(self, state: LoopState):
+        self._state, self._until = state, state.seconds
+        self._seconds: list[float] = []
+
+    def note(self, num_rows: int) -> None:
+        """A step of so many rows is done."""
+        self._seconds.append((self._state.seconds - self._until) / num_rows)
+        self._until = self._state.seconds
+
+    def num_steady(self) -> int:
+        return len(self._seconds) - _WARM_UP_STEPS
+
+    def seconds_per_row(self) -> float:
+        """The median, which a busy moment does not move. The first steps allocate memory and do not count."""
+        return statistics.median(self._seconds[_WARM_UP_STEPS:])
+
+
+def _time_steps(
     recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, long_enough: float
 ) -> float:
-    """Time a few real steps, for at least `long_enough` seconds, then put weights and moments back."""
-    accelerator = trainable.accelerator
+    """Seconds that a row takes, from real steps of at least `long_enough` seconds; weights and moments are put back."""
     put_back = snapshot(trainable.model, trainable.optimizers)
-    batches_of_steps = load_steps(
+    plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed)
+    batches_of_steps = _load(recipe, data, objective, trainable, plan, range(_ENDLESS), _ENDLESS)
+    state = LoopState()
+    pace = _Pace(state)
+    rules = StepRules(total_steps=_ENDLESS, seed=0, optim=recipe.optim, train=recipe.train)
+    for _ in run_steps(trainable, batches_of_steps, state, rules):
+        pace.note(recipe.train.global_batch)
+        # The first rank decides when it is enough, so that all leave after the same step.
+        if agree_on(trainable.accelerator, pace.num_steady() >= _MEASURED_STEPS and state.seconds >= long_enough):
+            break
+    put_back()
+    return pace.seconds_per_row()
+
+
+def _load(
+    recipe: Recipe,
+    data: PretrainingData,
+    objective: Objective,
+    trainable: Trainable,
+    plan: Plan,
+    steps: range,
+    total_steps: int,
+) -> Iterator[tuple[int, list[PackedBatch]]]:
+    return load_steps(
         data.train,
-        Plan(len(data.train), recipe.train.global_batch, recipe.run.seed),
-        objective.make_collator(_ENDLESS),
-        range(_ENDLESS),
-        rank=accelerator.process_index,
-        world_size=accelerator.num_processes,
+        plan,
+        objective.make_collator(total_steps),
+        steps,
+        rank=trainable.accelerator.process_index,
+        world_size=trainable.accelerator.num_processes,
         micro_batch=recipe.train.micro_batch,
         num_workers=recipe.run.num_workers,
     )
-    state = LoopState()
-    rules = StepRules(total_steps=_ENDLESS, seed=0, optim=recipe.optim, train=recipe.train)
-    for _ in run_steps(trainable, batches_of_steps, state, rules):
-        if state.step <= _WARM_UP_STEPS:
-            warm_up_seconds = state.seconds
-            continue
-        measured, seconds = state.step - _WARM_UP_STEPS, state.seconds - warm_up_seconds
-        # The first rank decides when it is enough, so that all leave after the same step.
-        if agree_on(accelerator, measured >= _MEASURED_STEPS and seconds >= long_enough):
-            break
-    put_back()
-    return seconds / (measured * recipe.train.global_batch)
+
+
+def _write_down(recipe: Recipe, lengths: Lengths, log: RunLog, is_first: bool) -> None:
+    """Record the corrected number of steps, before a step depends on it, and say what is worth saying."""
+    folder, ((_, planned), (step, total)) = Path(recipe.run.dir), lengths
+    if is_first:
+        write_facts(folder, (read_facts(folder) or {}) | {"total_steps": total, "lengths": lengths})
+    told = abs(total - planned) > _WORTH_TELLING * planned
+    text = f"step {step}  {total} steps fit train.minutes={recipe.train.minutes:g}, where {planned} were expected"
+    log.record("budget", step, {"planned_steps": planned, "total_steps": total}, text if told else "")
+    _advise_if_few(total, log)
+
+
+def _advise_if_few(total_steps: int, log: RunLog) -> None:
+    if total_steps < _FEW_STEPS:
+        log.say(
+            f"advice: {total_steps} steps are far below what a recipe is made for; a machine that does nothing else, "
+            "a larger train.minutes or a smaller train.global_batch gives more"
+        )

@@ -11,7 +11,7 @@ from typing import Any
 
 from bertkit.config.recipe import Recipe
 from bertkit.hf import save as save_model
-from bertkit.pretrain.budget import decide_steps
+from bertkit.pretrain.budget import decide_steps, load_budget, make_plan, read_lengths
 from bertkit.pretrain.card import model_card
 from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.data import PretrainingData, open_data
@@ -25,12 +25,9 @@ from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
 from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, wrap
-from bertkit.run.schedule import batch_stages
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
-from data_pipelines.masks.loader import load_steps
-from data_pipelines.masks.plan import Plan
 
 
 def pretrain(recipe: Recipe) -> int:
@@ -61,31 +58,21 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
         run.say(f"{run.folder} is finished: {state.step} steps; the model is in {run.folder / EXPORT}")
         return 0
 
-    plan = Plan(len(data.train), batch_stages(total_steps, recipe.train), recipe.run.seed)
-    batches_of_steps = load_steps(
-        data.train,
-        plan,
-        objective.make_collator(total_steps),
-        range(state.step, total_steps),
-        rank=run.accelerator.process_index,
-        world_size=run.accelerator.num_processes,
-        micro_batch=recipe.train.micro_batch,
-        num_workers=recipe.run.num_workers,
-    )
     held_out, old_domain = (
         objective.make_scorer(rows) if objective.make_scorer and rows is not None and len(rows) else None
         for rows in (data.validation, data.old_domain)
     )
     rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
-    with open_log(recipe, objective, run, state, total_steps, flops) as log:
+    with open_log(recipe, objective, run, state, rules, flops) as log:
         log.say(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
         if state.step == 0:
             if note := new_head_note(data, bare):
                 log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
         scores = None
+        batches_of_steps = load_budget(recipe, data, objective, trainable, state, rules, log)
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
-            last, improved = state.step == total_steps, False
+            last, improved = state.step == rules.total_steps, False
             if not result.stop and (last or _due(state.step, recipe.eval.every)):
                 scores = evaluate(held_out, trainable, log, state.step, "eval")
                 improved = scores is not None and state.note_score(-scores["loss"])
@@ -99,6 +86,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
         if scores is None:
             scores = evaluate(held_out, trainable, log, state.step, "eval")
         evaluate(old_domain, trainable, log, state.step, "old_domain")
+        plan = make_plan(recipe, data, read_lengths(run.folder))
         epochs = plan.rows_before_step(state.step) / len(data.train)
         export(recipe, data, objective, trainable, state, epochs, scores)
         log.say(f"done after {state.seconds / 60:.1f} minutes of training; the model is in {run.folder / EXPORT}")
@@ -122,11 +110,11 @@ def open_log(
     objective: Objective,
     run: Run,
     state: LoopState,
-    total_steps: int,
+    rules: StepRules,
     flops: Callable[[int, int], float],
 ) -> RunLog:
     adviser = Adviser(
-        total_steps=total_steps,
+        total_steps=rules.total_steps,
         first_step=state.step,
         unigram=objective.baseline_loss,
         num_workers=recipe.run.num_workers,
@@ -135,7 +123,7 @@ def open_log(
     return RunLog(
         run.folder if run.is_first else None,
         state,
-        total_steps=total_steps,
+        rules=rules,
         log_every=recipe.run.log_every,
         share_of_peak=share_of_peak(flops, run.accelerator),
         adviser=adviser,

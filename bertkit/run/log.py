@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.run.advice import Adviser
+from bertkit.run.schedule import StepRules
 from bertkit.run.state import LoopState
 from bertkit.run.step import StepResult
 from data_pipelines import durable
@@ -21,17 +22,17 @@ class RunLog:
         folder: Path | None,
         state: LoopState,
         *,
-        total_steps: int,
+        rules: StepRules,
         log_every: int,
         share_of_peak: Callable[[int, int, float], float],
         adviser: Adviser,
         track: Callable[[dict[str, Any], int], None],
     ):
         """`share_of_peak` judges tokens, targets and seconds; `track` passes values of a step on to trackers."""
-        self._folder, self._state, self._total_steps, self._log_every = folder, state, total_steps, log_every
+        self._folder, self._state, self._rules, self._log_every = folder, state, rules, log_every
         self._share_of_peak, self._adviser, self._track = share_of_peak, adviser, track
         self._first_step, self._seconds_before = state.step, state.seconds
-        self._line = _Line(total_steps, state.step) if folder is not None else None
+        self._line = _Line(state.step) if folder is not None else None
         self._empty_window()
 
     def step(self, result: StepResult, lr: float, seconds: float, waited: float) -> None:
@@ -46,7 +47,7 @@ class RunLog:
         else:
             self._skipped += 1
         done = self._state.step
-        if done % self._log_every == 0 or done in (self._total_steps, self._first_step + 1):
+        if done % self._log_every == 0 or done in (self._rules.total_steps, self._first_step + 1):
             self._tell(done, result, lr)
             self._empty_window()
 
@@ -88,10 +89,11 @@ class RunLog:
             "input_stall": round(min(self._waited / seconds, 1.0), 4),
             "skipped": self._skipped,
         }
-        left = (self._total_steps - done) * seconds_per_step
+        left = (self._rules.total_steps - done) * seconds_per_step
         self.record("train", done, values)
         if self._line is not None:
-            self._line.show(done, _sentence(done, self._total_steps, values, left))
+            total_steps = self._rules.total_steps
+            self._line.show(done, total_steps, _sentence(done, total_steps, values, left))
         for advice in self._adviser.consider(done, values):
             self.record("advice", done, {"text": advice}, f"advice: {advice}")
 
@@ -118,7 +120,7 @@ def cut_metrics(folder: Path, last_step: int) -> None:
 class _Line:
     """A live line on a terminal; plain lines in a log."""
 
-    def __init__(self, total_steps: int, first_step: int):
+    def __init__(self, first_step: int):
         self._progress = None
         if sys.stderr.isatty():
             from rich.console import Console
@@ -126,14 +128,14 @@ class _Line:
 
             columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
             self._progress = Progress(*columns, console=Console(stderr=True), transient=False)
-            self._task = self._progress.add_task("", total=max(total_steps, 1), completed=first_step)
+            self._task = self._progress.add_task("", total=None, completed=first_step)
             self._progress.start()
 
-    def show(self, done: int, text: str) -> None:
+    def show(self, done: int, total_steps: int, text: str) -> None:
         if self._progress is None:
             print(text, file=sys.stderr, flush=True)
         else:
-            self._progress.update(self._task, completed=done, description=text)
+            self._progress.update(self._task, completed=done, total=total_steps, description=text)
 
     def say(self, text: str) -> None:
         if self._progress is None:

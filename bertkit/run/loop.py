@@ -18,35 +18,13 @@ resumed run gives an iterator that begins at `state.step`, and one that has noth
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-from bertkit.config.sections import OptimConfig
 from bertkit.run.log import RunLog
 from bertkit.run.optim import set_lr
 from bertkit.run.ranks import Trainable
-from bertkit.run.schedule import lr_share
+from bertkit.run.schedule import StepRules, lr_share
 from bertkit.run.state import LoopState
 from bertkit.run.step import Batch, StepResult, train_step
-
-
-class StepSection(Protocol):
-    """What a step needs of a recipe's section `train`."""
-
-    @property
-    def clip_norm(self) -> float: ...
-    @property
-    def max_bad_steps(self) -> int: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRules:
-    """What all steps of a run have in common."""
-
-    total_steps: int
-    seed: int
-    optim: OptimConfig
-    train: StepSection
 
 
 def run_steps(

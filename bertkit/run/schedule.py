@@ -1,8 +1,30 @@
 """The learning rate and the batch of a step. Pure functions: no clock, no state, no process count."""
 
 import math
+from dataclasses import dataclass
+from typing import Protocol
 
 from bertkit.config.sections import OptimConfig, TrainConfig
+
+
+class StepSection(Protocol):
+    """What a step needs of a recipe's section `train`."""
+
+    @property
+    def clip_norm(self) -> float: ...
+    @property
+    def max_bad_steps(self) -> int: ...
+
+
+@dataclass(kw_only=True)
+class StepRules:
+    """What all steps of a run have in common."""
+
+    total_steps: int
+    """A budget of minutes corrects it once, between two steps."""
+    seed: int
+    optim: OptimConfig
+    train: StepSection
 
 
 def lr_share(step: int, total_steps: int, config: OptimConfig) -> float:

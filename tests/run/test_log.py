@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from bertkit.config.sections import OptimConfig, TrainConfig
 from bertkit.run.advice import ENOUGH_STEPS, Adviser
 from bertkit.run.log import RunLog, cut_metrics
+from bertkit.run.schedule import StepRules
 from bertkit.run.state import LoopState
 from bertkit.run.step import StepResult
 
@@ -16,7 +18,8 @@ def adviser(total_steps: int = 1000, free: float = 0.5) -> Adviser:
 
 def make_log(folder, state: LoopState, *, log_every: int, total_steps: int, **options) -> RunLog:
     given = {"share_of_peak": lambda tokens, targets, seconds: 0.0, "track": lambda values, step: None, **options}
-    return RunLog(folder, state, total_steps=total_steps, log_every=log_every, **given)
+    rules = StepRules(total_steps=total_steps, seed=0, optim=OptimConfig(), train=TrainConfig(steps=total_steps))
+    return RunLog(folder, state, rules=rules, log_every=log_every, **given)
 
 
 def logged_run(folder, *, waited: float = 0.0, loss: float = 5.0, free: float = 0.5, steps: int = 3) -> list[str]:
