@@ -56,6 +56,8 @@ INJECTED = {
     31: "losses that are not finite, in the log",
     32: "signals after the last step, between seeds, in every stage of the demo",
     33: "texts that change while they are read",
+    34: "a disk without locks",
+    35: "another number of threads on a resume",
     39: "an export killed half-way",
     40: "a busy machine while minutes become steps",
 }

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from accelerate import Accelerator
 
 from bertkit.config.finetune import LabeledSection, TuneSection
@@ -63,7 +64,8 @@ def fix_steps(
         ranks = accelerator.num_processes
         # A step of more rows than there are would show one sentence twice; few sentences make small steps.
         batch = min(section.global_batch, math.ceil(num_rows / ranks) * ranks)
-        known = {**facts, "batch": batch, "total_steps": math.ceil(section.epochs * num_rows / batch)}
+        total_steps, threads = math.ceil(section.epochs * num_rows / batch), torch.get_num_threads()
+        known = {**facts, "batch": batch, "total_steps": total_steps, "threads": threads}
         if accelerator.is_main_process:
             write_facts(folder, known)
     return Steps(int(known["batch"]), int(known["total_steps"]))

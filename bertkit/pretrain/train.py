@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bertkit.config.recipe import Recipe
 from bertkit.hf import save as save_model
 from bertkit.pretrain.budget import decide_steps, load_budget, make_plan, read_lengths
@@ -99,7 +101,8 @@ def fixed_steps(recipe: Recipe, data: PretrainingData, objective: Objective, tra
     folder = Path(recipe.run.dir)
     facts = agree_on(trainable.accelerator, read_facts(folder))
     if facts is None:
-        facts = data.facts() | {"total_steps": decide_steps(recipe, data, objective, trainable, spent)}
+        total_steps = decide_steps(recipe, data, objective, trainable, spent)
+        facts = data.facts() | {"total_steps": total_steps, "threads": torch.get_num_threads()}
         if trainable.accelerator.is_main_process:
             write_facts(folder, facts)
     return int(facts["total_steps"])

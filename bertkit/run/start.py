@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 
 from bertkit.cpu import make_ready
-from bertkit.run.folder import LOCK, write_recipe
+from bertkit.run.folder import LOCK, read_facts, write_recipe
 from bertkit.run.heartbeat import RankHeartbeat
 from bertkit.run.lock import locked
 from bertkit.run.ranks import start_accelerator
@@ -45,6 +46,7 @@ class Run:
         self.accelerator = start_accelerator(self.folder, precision, trackers)
         self._until_exit.callback(self.accelerator.end_training)
         self._heartbeat.connected()
+        self._warn_of_threads()
         return self.accelerator
 
     def catch_signals(self) -> None:
@@ -71,6 +73,15 @@ class Run:
         """Tell people, once and not from every rank."""
         if self.is_first:
             print(text, file=sys.stderr, flush=True)
+
+    def _warn_of_threads(self) -> None:
+        """Another number of threads adds in another order, which rounds differently."""
+        before, now = (read_facts(self.folder) or {}).get("threads"), torch.get_num_threads()
+        if before not in (None, now) and self.accelerator.device.type == "cpu":
+            self.say(
+                f"warning: {self.folder} began with {before} threads and resumes with {now}, so its weights may differ "
+                f"in the last bits; OMP_NUM_THREADS={before} keeps them"
+            )
 
 
 @contextlib.contextmanager
@@ -110,8 +121,6 @@ def _deterministic(asked: bool) -> Iterator[None]:
     if not asked:
         yield
         return
-    import torch
-
     # Of cuBLAS, which reads it when it is first used.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)

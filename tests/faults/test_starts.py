@@ -1,5 +1,6 @@
 """Ranks that were started differently, runs whose checkpoints are gone, folders that are somebody else's."""
 
+import json
 import os
 import shutil
 import signal
@@ -63,6 +64,36 @@ def be_another_version() -> None:
     from bertkit.run import ranks
 
     ranks._code_version = lambda: os.environ["RANK"]
+
+
+def test_another_number_of_threads_on_a_resume_is_told(home, at_step_10, tried):
+    """Row 35: with both numbers, and how to keep the bits."""
+    facts = json.loads((at_step_10 / "run.json").read_bytes())
+    assert facts["threads"] == 1
+    (at_step_10 / "run.json").write_text(json.dumps(facts | {"threads": 2}))
+    run = home.finish(at_step_10)
+    assert "began with 2 threads and resumes with 1" in run.said()
+    assert "OMP_NUM_THREADS=2" in run.said()
+    tried()
+
+
+def test_a_disk_without_locks_is_told_before_training(home, tmp_path, tried):
+    """Row 34: with the path; it is not in use by anybody."""
+    run = home.start(tmp_path / "run", before=have_no_locks)
+    assert run.wait() == [2], run.said()
+    assert "cannot be locked (No locks available)" in run.said()
+    assert str(tmp_path) in run.said()
+    tried()
+
+
+def have_no_locks() -> None:
+    import errno
+    import fcntl
+
+    def lockf(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    fcntl.lockf = lockf
 
 
 @pytest.mark.parametrize("how", ["deleted", "linked", "folder deleted"])
