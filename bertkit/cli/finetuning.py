@@ -34,6 +34,8 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
 
 def tag(parser: argparse.ArgumentParser) -> Run:
     """Arguments of `bertkit tag`."""
+    from data_pipelines.vocab.segmenters import SEGMENTERS
+
     parser.epilog = (
         "examples:\n"
         "  bertkit tag --model runs/ner news.txt > news.conll\n"
@@ -55,6 +57,12 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         default="auto",
         help="form of the answer (default: auto, a coloured view on a terminal, else CoNLL)",
     )
+    parser.add_argument(
+        "--segmenter",
+        choices=list(SEGMENTERS),
+        default="",
+        help="what splits text without spaces into words (default: as learned from the training words)",
+    )
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
     parser.add_argument(
         "--backend",
@@ -74,8 +82,9 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         check_named(arguments.model, graph=True)
 
         from bertkit.finetune.predict.files import tag_files
+        from bertkit.finetune.predict.tagger import Tagger
 
-        options = (arguments.input, arguments.output, arguments.device, arguments.backend)
-        tag_files(arguments.model, arguments.files, *options)
+        tagger = Tagger.load(arguments.model, arguments.device, arguments.backend, arguments.segmenter)
+        tag_files(tagger, arguments.files, arguments.input, arguments.output)
 
     return run

@@ -35,6 +35,10 @@ class LabeledSection(TaggedConfig):
     """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
     are read off the first."""
 
+    segmenter: str = ""
+    """What splits raw text of a script without spaces into words for the tagger: jieba (Chinese, extra zh). Default: a
+    segmenter learned from the training words."""
+
     legal_spans: bool = True
     """Predict only tag sequences that the scheme allows, of those the most probable one. false: each word's best tag
     by itself, even an I- that continues nothing."""

@@ -11,6 +11,7 @@ from bertkit.hf.folder import HUB_PREFIX, check_named
 from bertkit.run.folder import check_batch, check_recipe
 from bertkit.run.optim import OPTIMIZERS
 from data_pipelines.labels.tagged import check_source
+from data_pipelines.vocab.segmenters import SEGMENTERS
 
 NAMES: dict[str, Collection[str]] = {"task": TASKS, "optim.name": OPTIMIZERS}
 """Keys whose values are the rows of a table."""
@@ -19,6 +20,8 @@ NAMES: dict[str, Collection[str]] = {"task": TASKS, "optim.name": OPTIMIZERS}
 def check_finetune(recipe: FinetuneRecipe) -> None:
     """Refuse what must fail, without reading the data or the model."""
     check_names(recipe, NAMES)
+    if recipe.data.segmenter:
+        check_names(recipe, {"data.segmenter": SEGMENTERS})
     check_batch(recipe.train.global_batch)
     check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):

@@ -4,20 +4,24 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import accumulate, pairwise, product
 from typing import Any
 
-from data_pipelines.text.characters import IDEOGRAPHS, KANA
+from data_pipelines.labels.segmenter import LearnedSegmenter, learn_segmenter
+from data_pipelines.text.characters import IDEOGRAPHS, KANA, UNSPACED
 
 Places = list[tuple[int, int]]
 """(start, end) of each word, in characters."""
+Examples = list[tuple[list[str], str]]
+"""The words and the running text of sentences."""
 
 _MAX_TOGETHER = 2000
 _MAX_CACHED = 1 << 17
 _LOOKED_AT = 1000
+_LONG_WORD = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +40,12 @@ class SplitRule:
     together: frozenset[str] = frozenset()
     """Words with punctuation in them that stay whole, such as U.S. or :-)"""
 
+    segmenter: str | dict[str, str] | None = None
+    """What splits strings without spaces in place of all that: the name of a segmenter, or a learned one."""
+
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "together": sorted(self.together)}
+        values = {**self.__dict__, "together": sorted(self.together)}
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "SplitRule":
@@ -47,8 +55,10 @@ class SplitRule:
 class WordSplitter:
     """Splits by a rule, and remembers how each string between two spaces was split."""
 
-    def __init__(self, rule: SplitRule):
+    def __init__(self, rule: SplitRule, segmenter: Callable[[str], Iterable[str]] | None = None):
         self.rule = rule
+        self._segment = LearnedSegmenter.from_json(rule.segmenter) if isinstance(rule.segmenter, dict) else segmenter
+        assert rule.segmenter is None or self._segment, "a named segmenter is given by the caller"
         self._known: dict[str, Places] = {}
 
     def places(self, text: str) -> Places:
@@ -71,6 +81,8 @@ class WordSplitter:
         return [text[start:end] for start, end in self.places(text)]
 
     def _split(self, chunk: str) -> Places:
+        if self._segment:
+            return list(pairwise(accumulate(map(len, self._segment(chunk)), initial=0)))
         if not self.rule.punctuation or chunk in self.rule.together:
             return [(0, len(chunk))]
         places: Places = []
@@ -100,14 +112,18 @@ class WordSplitter:
 
 
 def learn_rule(sentences: Iterable[tuple[Sequence[str], str | None]]) -> SplitRule:
-    """The rule that best reproduces the words of a corpus from its text.
+    """The rule that best reproduces the words of a corpus from its text; where words have no spaces between them, a
+    segmenter learned from them.
 
-    Where the text is unknown, it is written as usual: no space before a comma or a 's.
+    Where the text is unknown, it is written as usual: no space before a comma or a 's, or between Chinese words.
     """
     sentences = list(sentences)
     # Evenly from the whole corpus: its first sentences are often all of one kind.
     sample = sentences[:: max(1, len(sentences) // _LOOKED_AT)]
     examples = [(list(words), text or written_out(words)) for words, text in sample]
+    if _is_unspaced(examples):
+        runs = (run for words, text in sentences for run in _runs(words, text or written_out(words)))
+        return SplitRule(segmenter=learn_segmenter(runs).to_json())
     rules = [SplitRule(punctuation=False)]
     rules += [SplitRule(hyphens=hyphens, clitics=clitics) for hyphens, clitics in product((False, True), repeat=2)]
     best = max(rules, key=lambda rule: _agreement(rule, examples))
@@ -125,13 +141,43 @@ def written_out(words: Sequence[str]) -> str:
     text = ""
     opened = True
     for word in words:
-        glued = opened or bool(_CLOSING.fullmatch(word))
+        glued = opened or bool(_CLOSING.fullmatch(word) or _UNSPACED.match(word) or _UNSPACED.match(text[-1:]))
         text += word if glued else f" {word}"
         opened = word in ("(", "[", "{")
     return text
 
 
-def _agreement(rule: SplitRule, examples: list[tuple[list[str], str]]) -> float:
+def looks_unsplit(text: str, num_words: int) -> bool:
+    """Whether words of a script without spaces are so long that they must be whole sentences."""
+    return not text.isascii() and len(_UNSPACED.findall(text)) > _LONG_WORD * num_words
+
+
+def _is_unspaced(examples: Examples) -> bool:
+    """Whether most words stand side by side without a space, letter beside letter."""
+    glued = apart = 0
+    for words, text in examples:
+        runs = list(_runs(words, text))
+        glued += sum(a[-1].isalnum() and b[0].isalnum() for run in runs for a, b in pairwise(run))
+        apart += max(len(runs) - 1, 0)
+    return glued > apart
+
+
+def _runs(words: Sequence[str], text: str) -> Iterator[list[str]]:
+    """The words of a text in runs that no space interrupts; nothing where the text is another one."""
+    run: list[str] = []
+    runs, at = [run], 0
+    for word in words:
+        start = text.find(word, at) if word else -1
+        if start < 0 or text[at:start].strip():
+            return
+        if start > at and run:
+            runs.append(run := [])
+        run.append(word)
+        at = start + len(word)
+    yield from runs
+
+
+def _agreement(rule: SplitRule, examples: Examples) -> float:
     """F1 of the rule's words against the corpus's, regardless of order."""
     splitter = WordSplitter(rule)
     right = made = given = 0
@@ -144,6 +190,7 @@ def _agreement(rule: SplitRule, examples: list[tuple[list[str], str]]) -> float:
 
 
 _CHUNK = re.compile(r"\S+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _CLITIC = re.compile(r".*?[^\W\d_](n['’]t|['’](?:s|m|d|re|ve|ll))$", re.IGNORECASE)
 _CLOSING = re.compile(r"[.,;:!?)\]}%]|\.\.\.|n['’]t|['’](?:s|m|d|re|ve|ll)?", re.IGNORECASE)
 

@@ -1,17 +1,15 @@
 """Where words start, from a vocabulary or a text: what whole-word masking needs."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from data_pipelines.text.characters import is_ideograph
 from data_pipelines.vocab.marks import BYTE_LEVEL, INSIDE, SENTENCEPIECE, token_bytes, word_mark
+from data_pipelines.vocab.segmenters import Segmenter
 from data_pipelines.vocab.vocabulary import look_up
-
-Segmenter = Callable[[str], Iterable[str]]
-"""Splits a text into words, which joined again give the text."""
 
 _LETTER, _DIGIT, _OTHER, _SPACE, _MARK, _IDEOGRAPH, _CONTRACTION = range(7)
 # To byte-level BPE they are words of their own, whatever follows.

@@ -46,3 +46,12 @@ def test_any_column_or_key_of_conllu_can_be_the_tag(tmp_path, column, tags):
 def test_a_broken_conllu_line_is_named(tmp_path, line, complaint):
     with pytest.raises(ValueError, match=complaint):
         read(tmp_path / "x.conllu", line)
+
+
+def test_where_no_comment_gives_the_text_the_words_say_what_follows_them(tmp_path):
+    rows = [("研究", "SpaceAfter=No"), ("生活", "X=1|SpaceAfter=No"), ("BERT", "_"), ("ok", "_")]
+    lines = [f"{number}\t{form}\t_\tX\t_\t_\t_\t_\t_\t{misc}" for number, (form, misc) in enumerate(rows, start=1)]
+    spaced = [line.replace("SpaceAfter=No", "_") for line in lines]
+    first, second = read(tmp_path / "x.conllu", "\n".join([*lines, "", *spaced]))
+    assert first.text == "研究生活BERT ok"
+    assert second.text is None

@@ -12,9 +12,8 @@ from bertkit.terminal import Update, progress_bar
 from data_pipelines.text.lines import read_lines
 
 
-def tag_files(model: str, files: list[str], kind: str, output: str, device: str, backend: str = "auto") -> None:
+def tag_files(tagger: Tagger, files: list[str], kind: str, output: str) -> None:
     """Tag files one after the other, or standard input, to standard output."""
-    tagger = Tagger.load(model, device, backend)
     task = tagger.task
     if output == "auto":
         output = "view" if sys.stdout.isatty() and "view" in task.outputs else next(iter(task.outputs))

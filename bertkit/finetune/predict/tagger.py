@@ -10,6 +10,7 @@ from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm, WordEncoder
 from bertkit.hf.folder import check_vocabulary, resolve
 from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.word_splitting import SplitRule
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
 _CHUNK_SENTENCES, _CHUNK_CHARS = 1024, 1 << 20
@@ -22,14 +23,17 @@ class Tagger:
     """`Tagger.load(folder).tag("Some text.")`"""
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu", backend: str = "auto") -> "Tagger":
+    def load(cls, folder: str | Path, device: str = "cpu", backend: str = "auto", segmenter: str = "") -> "Tagger":
         """Open a run of `bertkit finetune`, its export, or a Hugging Face folder with a classifier. `backend` names one
-        of those that the folder has: torch, onnx or int8."""
-        return cls(folder, device, backend)
+        of those that the folder has: torch, onnx or int8. `segmenter` names what splits text without spaces, in place
+        of what the folder remembers."""
+        return cls(folder, device, backend, segmenter)
 
-    def __init__(self, folder: str | Path, device: str = "cpu", backend: str = "auto"):
+    def __init__(self, folder: str | Path, device: str = "cpu", backend: str = "auto", segmenter: str = ""):
         path = resolve(folder)
         settings = read_settings(path)
+        if segmenter:
+            settings["split"] = SplitRule(segmenter=segmenter).to_json()
         tasks = tasks_by_head(settings, path)
         model, self._ask = open_model(path, list(tasks), backend, device)
         self.task = tasks[model.kind]

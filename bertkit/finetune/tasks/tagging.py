@@ -1,5 +1,6 @@
 """One tag for each word: spans such as names and phrases, or plain tags such as parts of speech."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,14 @@ from data_pipelines.labels.records import SPAN_RULE
 from data_pipelines.labels.schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.tagged import read_tagged
-from data_pipelines.labels.word_splitting import SplitRule, WordSplitter, learn_rule
+from data_pipelines.labels.word_splitting import SplitRule, WordSplitter, learn_rule, looks_unsplit
+from data_pipelines.vocab.segmenters import SEGMENTERS
+
+log = logging.getLogger(__name__)
+_UNSPLIT = (
+    "%r: text without spaces is taken for very long words, because this model does not know how to split it; put "
+    "spaces between the words, name a segmenter (--segmenter jieba), or fine-tune the model again, which learns one"
+)
 
 
 def _read(config: LabeledSection) -> Labeled:
@@ -30,7 +38,7 @@ def _read(config: LabeledSection) -> Labeled:
         }
     labels = _labels(parts["train"], scheme)
     labeled = make_labeled(parts, labels, [*notes, *unlearnable(parts, labels)], config.train_share)
-    settings: dict[str, Any] = {"scheme": scheme, "split": _split_rule(labeled.train).to_json()}
+    settings: dict[str, Any] = {"scheme": scheme, "split": _split_rule(labeled.train, config.segmenter).to_json()}
     if scheme != "plain":
         settings[LEGAL_SPANS] = config.legal_spans
     return labeled._replace(settings=settings)
@@ -81,8 +89,11 @@ def _labels(train: list[Sentence], scheme: Scheme) -> list[str]:
     return [OUTSIDE, *(f"{prefix}{kind}" for kind in kinds for prefix in "BI")]
 
 
-def _split_rule(train: list[Sentence]) -> SplitRule:
+def _split_rule(train: list[Sentence], segmenter: str) -> SplitRule:
     """How the text of the data is split into words: raw text must be split alike."""
+    if segmenter:
+        SEGMENTERS[segmenter]()  # is it installed?
+        return SplitRule(segmenter=segmenter)
     if any(sentence.offsets is not None for sentence in train):
         return SPAN_RULE
     return learn_rule((sentence.words, sentence.text) for sentence in train)
@@ -113,13 +124,18 @@ def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, lis
 
 def _reader(settings: dict[str, Any]) -> Callable[[str | Sequence[str]], Sentence]:
     """Text is split as the training data was, in folders of other makers as usual; words are taken as they are."""
-    rule = settings.get("split")
-    splitter = WordSplitter(SplitRule() if rule is None else SplitRule.from_json(rule))
+    rule = SplitRule.from_json(settings["split"]) if "split" in settings else SplitRule()
+    splitter = WordSplitter(rule, SEGMENTERS[rule.segmenter]() if isinstance(rule.segmenter, str) else None)
+    warned = rule.segmenter is not None
 
     def read(given: str | Sequence[str]) -> Sentence:
+        nonlocal warned
         if not isinstance(given, str):
             return Sentence(list(given), None, "", [])
         offsets = splitter.places(given)
+        if not warned and looks_unsplit(given, len(offsets)):
+            log.warning(_UNSPLIT, given[:40])
+            warned = True
         return Sentence([given[start:end] for start, end in offsets], None, "", [], given, offsets)
 
     return read

@@ -19,12 +19,12 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
     name, _, key = (config.tag_column or "upos").partition(":")
     tag_at = column_of(name, COLUMNS, len(COLUMNS), "tag_column", source)
     sentence = Sentence([], [] if tagged else None, source, [])
-    text = None
+    text, spaces = None, list[str]()
     for line, number, _ in lines:
         if not line.strip():
             if sentence.words:
-                yield sentence._replace(text=text)
-            sentence, text = Sentence([], [] if tagged else None, source, []), None
+                yield sentence._replace(text=text or _written(sentence.words, spaces))
+            sentence, text, spaces = Sentence([], [] if tagged else None, source, []), None, []
             continue
         if line.startswith("#"):
             if line.startswith("# text ="):
@@ -39,11 +39,18 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
             raise ValueError(f"{source}:{number}: the first column must number the word, got {cells[0]!r}")
         sentence.words.append(cells[word_at])
         sentence.lines.append(number)
+        spaces.append("" if "SpaceAfter=No" in cells[9].split("|") else " ")
         if sentence.tags is not None:
             tag = _inner_value(cells[tag_at], key) if key else checked_tag(cells[tag_at], f"{source}:{number}")
             sentence.tags.append(tag)
     if sentence.words:
-        yield sentence._replace(text=text)
+        yield sentence._replace(text=text or _written(sentence.words, spaces))
+
+
+def _written(words: list[str], spaces: list[str]) -> str | None:
+    """The running text, where the words say what follows them."""
+    text = "".join(word + space for word, space in zip(words, spaces, strict=True))
+    return text.strip() if "" in spaces else None
 
 
 def _inner_value(value: str, key: str) -> str:

@@ -1,0 +1,77 @@
+"""A tagger of a language without spaces splits raw text into words as its training data was split."""
+
+import json
+import logging
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import bertkit
+from bertkit.cli import main
+from bertkit.finetune.predict.settings import SETTINGS
+from data_pipelines.vocab.segmenters import SEGMENTERS
+
+torch.set_num_threads(1)
+TAGS = {"老师": "N", "学生": "N", "图书馆": "N", "喜欢": "V", "记得": "V", "看": "V", "。": "P"}
+RAW = "老师记得图书馆。学生看老师。"
+WORDS = ["老师", "记得", "图书馆", "。", "学生", "看", "老师", "。"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    home = tmp_path_factory.mktemp("unspaced")
+    draw = random.Random(0)
+    nouns, verbs = ([word for word, tag in TAGS.items() if tag == kind] for kind in "NV")
+    lines = [[draw.choice(nouns), draw.choice(verbs), draw.choice(nouns), "。"] for _ in range(120)]
+    text = "\n".join("".join(f"{word}\t{TAGS[word]}\n" for word in words) for words in lines)
+    (home / "train.conll").write_text(text)
+    data = [f"data.train={home / 'train.conll'}", "data.scheme=plain", f"run.dir={home / 'run'}"]
+    small = ["model.like=demo", "train.epochs=1", "train.global_batch=16"]
+    assert main(["finetune", "ner", *data, *small]) == 0
+    return home / "run"
+
+
+def test_raw_text_is_split_as_the_training_words_were(run, tmp_path):
+    found = bertkit.Tagger.load(run).tag(RAW)
+    assert found.words == WORDS
+    assert [RAW[start:end] for start, end in found.offsets] == WORDS
+    assert main(["export", str(run), str(tmp_path / "copy")]) == 0
+    assert bertkit.Tagger.load(tmp_path / "copy").tag(RAW).words == WORDS
+
+
+def test_a_named_segmenter_takes_the_place_of_the_learned_one(run, tmp_path, capsys):
+    pytest.importorskip("jieba")
+    (tmp_path / "raw.txt").write_text("我们来到北京\n")
+    arguments = ["--model", str(run), "--output", "jsonl", "--segmenter", "jieba"]
+    assert main(["tag", *arguments, str(tmp_path / "raw.txt")]) == 0
+    assert json.loads(capsys.readouterr().out)["words"] == ["我们", "来到", "北京"]
+
+
+def test_a_segmenter_of_your_own_is_a_row_of_the_table(run, monkeypatch):
+    monkeypatch.setitem(SEGMENTERS._rows, "characters", lambda: list)
+    assert bertkit.Tagger.load(run, segmenter="characters").tag(RAW).words == list(RAW)
+
+
+def test_a_folder_that_cannot_split_says_so_once(run, tmp_path, caplog):
+    copy = tmp_path / "old"
+    copy.mkdir()
+    for file in (run / "export").iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    settings = json.loads((copy / SETTINGS).read_bytes())
+    settings["split"] = {"punctuation": False, "hyphens": False, "clitics": False, "together": []}
+    (copy / SETTINGS).write_text(json.dumps(settings))
+    tagger = bertkit.Tagger.load(copy)
+    with caplog.at_level(logging.WARNING):
+        assert list(tagger.tag_all(["Anna reads.", RAW, RAW, "老师 看"]))[1].words == [RAW]
+    (record,) = caplog.records
+    assert RAW in record.getMessage()
+    assert "--segmenter" in record.getMessage()
+
+
+def test_an_unknown_segmenter_is_refused_with_the_nearest(run, capsys):
+    assert main(["finetune", "ner", "data.train=x.conll", "data.segmenter=jeiba"]) == 2
+    assert "data.segmenter" in capsys.readouterr().err
+    assert main(["tag", "--model", str(run), "--segmenter", "jeiba"]) == 2
+    assert "'jieba'" in capsys.readouterr().err
