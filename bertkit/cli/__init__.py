@@ -31,6 +31,7 @@ VERBS: dict[str, Verb] = {
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or resume a run."),
     "evaluate": Verb("bertkit.cli.training", "Score a masked-language model on a corpus."),
+    "judge": Verb("bertkit.cli.judging", "Judge minimal pairs: is the good sentence the likelier one?"),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
     "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
@@ -42,7 +43,7 @@ VERBS: dict[str, Verb] = {
     "plan": Verb("bertkit.cli.plan", "Compute, without a GPU, what a recipe needs of GPUs: memory, hours, cost."),
     "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
-PRINTING = {"inspect-masks", "evaluate", "tag", "fill", "info", "bench"}
+PRINTING = {"inspect-masks", "evaluate", "judge", "tag", "fill", "info", "bench"}
 """Verbs that are there to print, and end when nobody reads it; the others do their work whoever reads."""
 _FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Of the machine, which no other argument mends."""

@@ -1,1 +1,1 @@
-"""What a model knows: masked loss, pseudo-perplexity, filled masks."""
+"""What a model knows: masked loss, pseudo-perplexity, minimal pairs, filled masks."""

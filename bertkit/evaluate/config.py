@@ -1,4 +1,4 @@
-"""Settings of `bertkit evaluate`."""
+"""Settings of `bertkit evaluate` and `bertkit judge`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -30,6 +30,40 @@ class EvaluateConfig:
 
     field: str = CorpusConfig.field
     """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
+
+    def __post_init__(self):
+        check_bounds(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairKeys:
+    """Where a file of minimal pairs keeps what; the names of BLiMP, SLING and ZhoBLiMP are known."""
+
+    good: str = ""
+    """Key or column of the acceptable sentence, where a file calls it otherwise than benchmarks do."""
+
+    bad: str = ""
+    """Key or column of the unacceptable sentence."""
+
+    paradigm: str = ""
+    """Key or column of the paradigm; without one, the name of the file."""
+
+    group: str = ""
+    """Key or column of the group that paradigms share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeConfig(PairKeys):
+    """Settings of `bertkit judge`."""
+
+    method: Literal["word-wise", "plain"] = "word-wise"
+    """What is hidden while a token is asked for: the token alone (plain), or with it the later tokens of its word."""
+
+    max_pairs: Annotated[int, Range("[0, inf)")] = 0
+    """Pairs of each paradigm to judge, the first ones; 0 takes all."""
+
+    ngram: Annotated[int, Range("[0, 8]")] = 5
+    """Order of the n-gram model that is trained on the run's own rows, to compare with; 0 leaves it out."""
 
     def __post_init__(self):
         check_bounds(self)

@@ -170,8 +170,16 @@ def _reached(group: _Group, first: int, last: int, reach: int) -> slice:
 
 
 def _tiles_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Tile]:
-    """One tile a sequence, or sequences treated as one, that has any of the tokens asked for."""
-    for start in range(group.start, group.end, group.length):
+    """One tile a sequence, or sequences treated as one, that has any of the tokens asked for; one for all where each
+    is asked for one token and sees everything."""
+    starts = range(group.start, group.end, group.length)
+    first, last = (bisect.bisect_left(places, row) for row in (group.start, group.end))
+    sequences = [(place - group.start) // group.length for place in places[first:last]]
+    if not group.members and not group.hides(reach) and sequences == list(range(len(starts))):
+        rows = slice(group.start, group.end)
+        yield Tile(slice(first, last), rows, len(starts), slice(0, 1), slice(0, group.length))
+        return
+    for start in starts:
         first, last = (bisect.bisect_left(places, row) for row in (start, start + group.length))
         if first == last:
             continue

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 from bertkit.config.fields import part, plain
 from bertkit.config.model_section import ModelSection
-from bertkit.config.recipe import DataSection, TokenizerSection
+from bertkit.config.recipe import DataSection, TokenizerSection, read_recipe
 from bertkit.hf import load_outline
 from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
 from bertkit.hf.models import check_head
+from bertkit.run.folder import RECIPE, read_facts
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable
@@ -88,6 +89,20 @@ def open_data(
         init=init,
         old_domain=_old_domain(data, model.old_domain, tokenizer_folder, cache),
     )
+
+
+def rows_of_run(folder: Path) -> Path:
+    """The folder of shards that a run was trained on, known by its fingerprint."""
+    if not (folder / RECIPE).is_file():
+        raise ValueError(f"{folder} holds no {RECIPE}")
+    data = read_recipe(str(folder / RECIPE)).data
+    cache = cache_folder(data.cache_dir)
+    given = [] if data.prepared is None else [Path(data.prepared) / MANIFEST]
+    for manifest in given or sorted(cache.glob(f"rows/*/{MANIFEST}")):
+        with suppress(ValueError, KeyError, TypeError):
+            if json.loads(manifest.read_bytes())["fingerprint"] == (read_facts(folder) or {})["rows"]:
+                return manifest.parent
+    raise ValueError(f"the prepared rows of the run are no longer in {data.prepared or cache}")
 
 
 class Cache(NamedTuple):

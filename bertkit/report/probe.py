@@ -49,12 +49,14 @@ class Probe:
     no_samples: str = ""
 
 
-def probe(folder: Path, facts: dict[str, Any], num_samples: int) -> Probe:
+def probe(folder: Path, num_samples: int) -> Probe:
     """Measure the masks and fill some. Where that is not possible, the reason is given instead."""
     found = Probe()
     try:
         recipe = _recipe(folder)
-        rows_folder = _prepared_rows(recipe, facts)
+        from bertkit.pretrain.data import rows_of_run
+
+        rows_folder = rows_of_run(folder)
     except (ValueError, OSError) as error:
         found.no_rates = found.no_samples = str(error)
         return found
@@ -79,23 +81,6 @@ def _recipe(folder: Path) -> "Recipe":
     if not (folder / "recipe.yaml").is_file():
         raise ValueError("the folder holds no recipe.yaml")
     return read_recipe(str(folder / "recipe.yaml"))
-
-
-def _prepared_rows(recipe: "Recipe", facts: dict[str, Any]) -> Path:
-    """The folder of shards that the run was trained on, known by its fingerprint."""
-    import json
-
-    from bertkit.pretrain.data import cache_folder
-
-    cache = cache_folder(recipe.data.cache_dir)
-    given = [] if recipe.data.prepared is None else [Path(recipe.data.prepared) / "manifest.json"]
-    for manifest in given or sorted(cache.glob("rows/*/manifest.json")):
-        try:
-            if json.loads(manifest.read_bytes())["fingerprint"] == facts["rows"]:
-                return manifest.parent
-        except (ValueError, KeyError, TypeError):
-            continue
-    raise ValueError(f"the prepared rows of the run are no longer in {recipe.data.prepared or cache}")
 
 
 def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tuple[list[MaskRate], int]":

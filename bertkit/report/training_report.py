@@ -40,7 +40,7 @@ def training_report(runs: list[Run]) -> str:
     names = " · ".join(run.name for run in runs)
     # Masks are what encoders learn from; a tagger has none.
     probes = {
-        index: probe(runs[index].folder, runs[index].facts, num_samples=6 if len(runs) == 1 else 3)
+        index: probe(runs[index].folder, num_samples=6 if len(runs) == 1 else 3)
         for index in by_task(runs).get("pretraining", [])
     }
     body = join(

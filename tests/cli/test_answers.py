@@ -18,6 +18,7 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("home")
     write_corpus(folder / "text.txt", count=40)
     (folder / "text.jsonl").write_text('{"text": "anna paints the old house ."}\n')
+    (folder / "pairs.tsv").write_text("anna paints the house\tanna paint the house\n")
     save_small_model(folder / "model", folder / "text.txt", vocab_size=200, positions=32)
     return folder
 
@@ -30,6 +31,7 @@ def in_it(home, monkeypatch):
 ANSWERS = {
     "info model": {"architecture", "config", "parameters", "labels", "num_parameters", "memory"},
     "evaluate model text.txt --words 5 --max-rows 5": {"loss", "perplexity", "accuracy", "buckets"},
+    "judge model pairs.tsv": {"accuracy", "low", "high", "ties", "chance", "groups", "paradigms", "ngram"},
     "tokenizer doctor --tokenizer model --corpus text.txt": {"num_documents", "unknown_rate", "pieces_per_word"},
     "tokenizer train --corpus text.txt --vocab-size 200 --out new-tokenizer": {"folder", "vocab_size", "held_out"},
     "prepare --corpus text.txt --tokenizer model --out rows --seq-len 32": {"folder", "train", "validation", "written"},

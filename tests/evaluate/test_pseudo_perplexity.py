@@ -9,8 +9,9 @@ from grammar import write_corpus
 
 import bertkit
 from bertkit.cli import main
-from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity, surprise, windows
-from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
+from bertkit.evaluate.pseudo_likelihood import Sentence
+from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity, windows
+from bertkit.model import BertConfig, MaskedLM, build_encoder
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
@@ -50,29 +51,16 @@ def test_a_flat_model_is_surprised_by_the_vocabulary_size_at_every_piece(tokeniz
     assert found.bits_per_byte == pytest.approx(nats / len(text) / math.log(2), rel=1e-4)
 
 
-def test_a_piece_is_asked_for_with_the_rest_of_its_word_hidden(tokenizer):
-    model = MaskedLM(build_encoder(ModernBertConfig(vocab_size=tokenizer.vocab_size, **SIZES), 0), 0).eval()
-    special, mask = tokenizer.special, tokenizer.special.mask_id
-    ids, word_ids = [20, 21, 22], [0, 0, 1]
-    rows = [[mask, mask, 22], [20, mask, 22], [20, 21, mask]]
-    expected = 0.0
-    with torch.no_grad():
-        for place, row in enumerate(rows):
-            logits = model(torch.tensor([[special.cls_id, *row, special.sep_id]]))[0, place + 1]
-            expected -= float(logits.log_softmax(0)[ids[place]])
-    assert surprise(model, tokenizer, ids, word_ids) == pytest.approx(expected, rel=1e-4)
-
-
 def test_only_so_many_words_are_scored(tokenizer):
     texts = ["anna paints the house."] * 50
     assert pseudo_perplexity(flat_model(90), tokenizer, texts, max_words=10, seq_len=32).num_words == 10
 
 
 def test_windows_are_cut_between_words_and_lose_nothing():
-    ids, word_ids = list(range(10)), [0, 0, 1, 1, 1, 2, 3, 3, 3, 3]
-    cut = list(windows(ids, word_ids, 4))
-    assert [part for part, _ in cut] == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
-    assert [part for part, _ in windows(ids, [0] * 10, 4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    ids = tuple(range(10))
+    cut = windows(Sentence(ids, (0, 0, 1, 1, 1, 2, 3, 3, 3, 3)), 4)
+    assert [stretch.ids for stretch in cut] == [(0, 1), (2, 3, 4, 5), (6, 7, 8, 9)]
+    assert [stretch.ids for stretch in windows(Sentence(ids, (0,) * 10), 4)] == [ids[:4], ids[4:8], ids[8:]]
 
 
 def test_the_verb_scores_a_folder(corpus, tokenizer, tmp_path, capsys):

@@ -70,5 +70,12 @@ def test_some_tokens_are_asked_for_where_they_stand():
     assert last.band(torch.empty(0)) is None
 
 
+def test_sequences_asked_for_one_token_each_share_a_tile():
+    (tile,) = tiles_of([20] * 5, at=[3, 25, 47, 60, 99])
+    assert (tile.query_rows, tile.key_rows, tile.num_sequences) == (slice(0, 5), slice(0, 100), 5)
+    assert len(tiles_of([20] * 5, at=[3, 4, 47, 60, 99])) == 4
+    assert len(tiles_of([20] * 5, at=[3, 25, 47, 60, 99], reach=2)) == 5
+
+
 def test_every_block_gets_the_same_pieces_and_they_are_made_once():
     assert tiles_of([5, 6, 7]) is tiles_of([5, 6, 7])

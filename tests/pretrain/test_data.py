@@ -79,7 +79,7 @@ def test_merged_parts_train_and_their_run_can_be_looked_at(home, tmp_path, capsy
     assert f"bertkit prepare --merge {parts}" in capsys.readouterr().err
     merge(parts)
     assert main(["pretrain", "bert-mini", *changes]) == 0
-    assert probe(tmp_path / "run", json.loads((tmp_path / "run" / "run.json").read_bytes()), 1).mask_rows
+    assert probe(tmp_path / "run", 1).mask_rows
 
 
 def test_the_printed_recipe_of_prepared_rows_is_the_same_recipe(home, tmp_path):

@@ -50,7 +50,12 @@ def warm_up() -> None:
         import_module(verb.module)
     for module in (
         *("bertkit.evaluate.fill", "bertkit.hf.info", "bertkit.report.inspect_masks", "bertkit.pretrain.train"),
-        *("bertkit.evaluate.folder", "bertkit.finetune.train", "bertkit.finetune.predict.files"),
+        *(
+            "bertkit.evaluate.folder",
+            "bertkit.evaluate.judge",
+            "bertkit.finetune.train",
+            "bertkit.finetune.predict.files",
+        ),
         *("bertkit.report.training_report", "bertkit.report.attention_page", "data_pipelines.rows.prepare"),
     ):
         import_module(module)
