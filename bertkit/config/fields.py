@@ -171,7 +171,7 @@ def from_flags(cls: type[Config], flags: argparse.Namespace, **fixed: Any) -> Co
         return build(cls, given | fixed)
     except ValueError as error:
         first, space, rest = str(error).partition(" ")
-        flag = f"--{first.replace('_', '-')}" if first.rstrip(":") in given else first
+        flag = f"--{first.replace('_', '-')}" if first.rstrip(":").partition("[")[0] in given else first
         raise ValueError(flag + space + rest) from None
 
 

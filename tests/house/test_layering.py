@@ -33,6 +33,7 @@ ROOMS = {
     "data_pipelines/rows": ["data_pipelines/text", "data_pipelines/vocab", "tokenizers", "numpy"],
     "data_pipelines/masks": ["data_pipelines/rows", "data_pipelines/vocab", "numpy", "torch"],
     "data_pipelines/labels": ["data_pipelines/text", "datasets", "numpy"],
+    "data_pipelines/clean": ["data_pipelines/text", "numpy"],
     "data_pipelines/demo": ["data_pipelines/text"],
     "bertkit/model": ["torch"],
     "bertkit/hf": [
@@ -70,7 +71,7 @@ ROOMS = {
     "bertkit/ship": ["bertkit/hf", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"],
     "bertkit/report": [
         *("bertkit/config", "bertkit/hf", "bertkit/evaluate", "bertkit/pretrain", "bertkit/finetune"),
-        *("data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
+        *("data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
         *("numpy", "torch", "rich", "yaml"),
     ],
     "bertkit/bench": [
@@ -90,7 +91,8 @@ ROOMS = {
     "bertkit/cli": [
         *("bertkit/config", "bertkit/hf", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
         *("bertkit/ship", "bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo"),
-        *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
+        *("data_pipelines/text", "data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows"),
+        "data_pipelines/masks",
     ],
     "bertkit": ["bertkit/hf", "bertkit/evaluate", "bertkit/finetune", "bertkit/cli"],
     "data_pipelines": ["data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"],

@@ -1,0 +1,83 @@
+"""A page that shows what cleaning a corpus took out: how much, why, examples, and a histogram for each rule."""
+
+from pathlib import Path
+from typing import Any
+
+from bertkit.report.markup import Html, bar, join, table, tag
+from bertkit.report.page import document, section, write_page
+from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.rules import RULES
+
+
+def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
+    config = CleanConfig(**facts["identity"]["clean"])
+    body = tag(
+        "main",
+        tag("h1", "Cleaned text"),
+        tag(
+            "p",
+            f"Kept {facts['kept_documents']:,} of {facts['documents']:,} documents: "
+            f"{_percent(facts['kept_characters'], facts['characters'])} of the characters.",
+        ),
+        section("What went, and why", _reasons(facts), id="reasons"),
+        section("Examples", *_examples(facts), id="examples"),
+        section(
+            "Rules", *(_histogram(name, facts, config) for name in RULES if name in facts["histograms"]), id="rules"
+        ),
+        id="content",
+    )
+    write_page(path, document("Cleaned text", body, {}, []))
+
+
+def _reasons(facts: dict[str, Any]) -> Html:
+    unit = facts["identity"]["clean"]["unit"]
+    rows = [
+        [reason, f"{count:,}", tag("td", bar(count / max(facts["documents"], 1)))]
+        for reason, count in sorted(facts["dropped"].items(), key=lambda item: -item[1])
+    ]
+    rows += [[f"{kind} replaced", f"{count:,}", ""] for kind, count in facts["private"].items()]
+    if facts["removed_lines"]:
+        rows.append(["lines with text not to be trained on", f"{facts['removed_lines']:,}", ""])
+    return table(f"Documents dropped by each rule; repeats in {unit}", ["reason", "count", "of all documents"], rows)
+
+
+def _examples(facts: dict[str, Any]) -> list[Html]:
+    found = [
+        tag(
+            "details",
+            tag("summary", reason),
+            [
+                tag(
+                    "blockquote",
+                    tag("p", example["text"]),
+                    tag("p", f"Kept instead: {example['kept']}") if example.get("kept") else None,
+                    tag("footer", example["place"]),
+                )
+                for example in examples
+            ],
+        )
+        for reason, examples in facts["examples"].items()
+        if examples
+    ]
+    return found or [tag("p", "Nothing was dropped.")]
+
+
+def _histogram(name: str, facts: dict[str, Any], config: CleanConfig) -> Html:
+    """Documents by what a rule measures; the bars that it drops are marked."""
+    rule, counts = RULES[name], facts["histograms"][name]
+    low, high = rule.bounds(config)
+    starts, ends = [0, *rule.borders], [*rule.borders, None]
+    most = max(max(counts), 1)
+    rows = []
+    for start, end, count in zip(starts, ends, counts, strict=True):
+        if count:
+            outside = start > high or (end is not None and end <= low)
+            label = f"from {start:g}" if end is None else f"{start:g} to {end:g}"
+            rows.append([label, f"{count:,}", tag("td", bar(count / most, "outside" if outside else ""))])
+    keys = [f"{key}={getattr(config, key):g}" for key in (rule.at_least, rule.at_most) if key is not None]
+    caption = f"{name} ({', '.join(keys) or 'none allowed'})"
+    return join(tag("details", tag("summary", caption), table(caption, ["value", "documents", ""], rows)))
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "none"

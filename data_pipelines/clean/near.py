@@ -1,0 +1,62 @@
+"""Texts that share most of their words: found by MinHash, compared only where their signatures meet in a band.
+
+A signature holds, for each of many hash functions, the smallest hash of a text's n-grams; the share of equal numbers in
+two signatures estimates the share of n-grams that the texts have in common (Jaccard). Signatures are cut into bands;
+texts that agree in a whole band are compared.
+"""
+
+# N texts, P hash functions, R numbers of a band, C pairs to compare
+
+import numpy as np
+
+from data_pipelines.clean.words import mixed, ngram_hashes
+
+NUM_HASHES, ROWS_OF_BAND = 120, 3
+_FACTORS_P = mixed(np.arange(1, NUM_HASHES + 1, dtype=np.uint64)) | np.uint64(1)
+_AT_ONCE = 1 << 12
+
+
+def signature(hashes_W: np.ndarray, ngram: int) -> np.ndarray:
+    """(P,) of 32 bits, from the n-grams of a text's word hashes; a text that is shorter is one n-gram."""
+    hashes = ngram_hashes(hashes_W, min(ngram, len(hashes_W))) if len(hashes_W) else np.zeros(1, np.uint64)
+    smallest_P = np.full(NUM_HASHES, np.iinfo(np.uint64).max, np.uint64)
+    for start in range(0, len(hashes), _AT_ONCE):
+        smallest_P = np.minimum(smallest_P, (hashes[start : start + _AT_ONCE, None] * _FACTORS_P).min(axis=0))
+    return (smallest_P >> np.uint64(32)).astype(np.uint32)
+
+
+def find_copies(signatures_NP: np.ndarray, threshold: float) -> np.ndarray:
+    """(N,): for each text the kept text before it that it nearly repeats, -1 where there is none. `signatures_NP` may
+    lie on the disk: beside some numbers a text only a few of its rows are held at once."""
+    first_C, second_C = (np.concatenate(side) for side in zip(*_alike(signatures_NP, threshold), strict=True))
+    copy_of_N = np.full(len(signatures_NP), -1, np.int64)
+    order = np.lexsort((first_C, second_C))
+    for first, second in zip(first_C[order].tolist(), second_C[order].tolist(), strict=True):
+        # What repeats a copy, but not the text that is kept of it, stays.
+        if copy_of_N[first] < 0 and copy_of_N[second] < 0:
+            copy_of_N[second] = first
+    return copy_of_N
+
+
+def _alike(signatures_NP: np.ndarray, threshold: float):
+    """Pairs that agree in a band and, as far as their signatures tell, in enough n-grams: the first text of each band
+    and every other."""
+    yield np.zeros(0, np.int64), np.zeros(0, np.int64)
+    for start in range(0, NUM_HASHES, ROWS_OF_BAND):
+        band_N = _hashed(signatures_NP[:, start : start + ROWS_OF_BAND])
+        order = np.argsort(band_N, kind="stable")
+        begins = np.append(True, band_N[order[1:]] != band_N[order[:-1]])[: len(order)]
+        leader = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
+        first_C, second_C = leader[~begins], order[~begins]
+        for at in range(0, len(first_C), _AT_ONCE):
+            first, second = first_C[at : at + _AT_ONCE], second_C[at : at + _AT_ONCE]
+            alike = (signatures_NP[first] == signatures_NP[second]).mean(axis=1) >= threshold
+            yield first[alike], second[alike]
+
+
+def _hashed(numbers_NR: np.ndarray) -> np.ndarray:
+    """(N,) of 64 bits."""
+    hashes_N = np.zeros(len(numbers_NR), np.uint64)
+    for numbers_N in numbers_NR.T:
+        hashes_N = mixed(hashes_N + numbers_N + np.uint64(1))
+    return hashes_N

@@ -1,0 +1,142 @@
+"""Rules that tell prose from what only looks like text, in the manner of those behind MassiveText and C4."""
+
+# W words of a text
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.words import ngram_hashes, word_hashes, words_of
+from data_pipelines.text.characters import IDEOGRAPHS, KANA
+
+_UNSPACED = re.compile(rf"[{IDEOGRAPHS}{KANA}]")
+_LETTER = re.compile(r"[^\W\d_]")
+_BULLETS = tuple(f"{bullet} " for bullet in "-*+•‣◦–·")
+_ELLIPSES = ("...", "…")
+
+
+class Text(NamedTuple):
+    """A document as the rules look at it."""
+
+    text: str
+    words: list[str]
+    hashes_W: np.ndarray
+    spaced: list[str]
+    """What spaces separate."""
+    lines: list[str]
+
+    @classmethod
+    def of(cls, text: str) -> "Text":
+        words = words_of(text)
+        lines = [line for line in map(str.strip, text.split("\n")) if line]
+        return cls(text, words, word_hashes(words), text.split(), lines)
+
+
+Measure = Callable[[Text, CleanConfig], float]
+
+
+SHARES = tuple(number / 20 for number in range(1, 20))
+LENGTHS = tuple(range(1, 20))
+COUNTS = tuple(2**power for power in range(20))
+
+
+class Rule(NamedTuple):
+    """A number of a document, and the keys that bound it."""
+
+    measure: Measure
+    at_least: str | None = None
+    at_most: str | None = None
+    """None for both: it must be 0."""
+    borders: tuple[float, ...] = SHARES
+    """Of the bars in a histogram of it; the first begins at 0, the last has no end."""
+
+    def bounds(self, config: CleanConfig) -> tuple[float, float]:
+        if self.at_least is None and self.at_most is None:
+            return 0, 0
+        low = -math.inf if self.at_least is None else getattr(config, self.at_least)
+        return low, math.inf if self.at_most is None else getattr(config, self.at_most)
+
+
+def _word_length(text: Text, config: CleanConfig) -> float:
+    lengths = [len(word) for word in text.words if not _UNSPACED.match(word)]
+    # Of a text without such words nothing can be said.
+    return sum(lengths) / len(lengths) if lengths else config.min_word_length
+
+
+def _alphabetic(text: Text, config: CleanConfig) -> float:
+    return _share(sum(1 for word in text.spaced if _LETTER.search(word)), text.spaced, empty=1.0)
+
+
+def _symbols(text: Text, config: CleanConfig) -> float:
+    count = text.text.count("#") + sum(text.text.count(ellipsis) for ellipsis in _ELLIPSES)
+    return _share(count, text.words)
+
+
+def _bullets(text: Text, config: CleanConfig) -> float:
+    return _share(sum(line.startswith(_BULLETS) for line in text.lines), text.lines)
+
+
+def _ellipses(text: Text, config: CleanConfig) -> float:
+    return _share(sum(line.endswith(_ELLIPSES) for line in text.lines), text.lines)
+
+
+def _repeated_lines(text: Text, config: CleanConfig) -> float:
+    return _share(len(text.lines) - len(set(text.lines)), text.lines)
+
+
+def _top_bigram(text: Text, config: CleanConfig) -> float:
+    counts = np.unique(ngram_hashes(text.hashes_W, 2), return_counts=True)[1]
+    # A pair that occurs once says nothing, however short the document.
+    return _share(2 * int(counts.max()), text.words) if len(counts) and counts.max() > 1 else 0.0
+
+
+def _repeated_5grams(text: Text, config: CleanConfig) -> float:
+    hashes = ngram_hashes(text.hashes_W, 5)
+    first = np.unique(hashes, return_index=True)[1]
+    repeats = np.ones(len(hashes), bool)
+    repeats[first] = False
+    covered_W = np.zeros(len(text.words), bool)
+    for offset in range(5 if len(hashes) else 0):
+        covered_W[offset : offset + len(hashes)] |= repeats
+    return _share(int(covered_W.sum()), text.words)
+
+
+def _forbidden(text: Text, config: CleanConfig) -> float:
+    lower = text.text.lower()
+    return sum(lower.count(phrase.lower()) for phrase in config.forbidden)
+
+
+def _share(count: int, of: list, empty: float = 0.0) -> float:
+    return count / len(of) if of else empty
+
+
+RULES: dict[str, Rule] = {
+    "number of words": Rule(lambda text, config: len(text.words), "min_words", "max_words", COUNTS),
+    "length of words": Rule(_word_length, "min_word_length", "max_word_length", LENGTHS),
+    "words with letters": Rule(_alphabetic, "min_alphabetic"),
+    "symbols": Rule(_symbols, at_most="max_symbols"),
+    "bullets": Rule(_bullets, at_most="max_bullets"),
+    "ellipses": Rule(_ellipses, at_most="max_ellipses"),
+    "repeated lines": Rule(_repeated_lines, at_most="max_repeated_lines"),
+    "repeated pair of words": Rule(_top_bigram, at_most="max_top_bigram"),
+    "repeated runs of words": Rule(_repeated_5grams, at_most="max_repeated_5grams"),
+    "forbidden phrase": Rule(_forbidden, borders=COUNTS),
+}
+"""In the order in which they are asked: the first that a document fails is why it goes."""
+
+
+def measures(text: Text, config: CleanConfig) -> dict[str, float]:
+    return {name: float(rule.measure(text, config)) for name, rule in RULES.items()}
+
+
+def failed_rule(values: dict[str, float], config: CleanConfig) -> str | None:
+    """The first rule that these measures break."""
+    for name, rule in RULES.items():
+        low, high = rule.bounds(config)
+        if not low <= values[name] <= high:
+            return name
+    return None

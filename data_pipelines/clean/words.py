@@ -1,0 +1,41 @@
+"""A text as the words that comparisons see: lower case, without punctuation, each ideograph a word of its own."""
+
+# W words of a text
+
+import re
+import zlib
+
+import numpy as np
+
+from data_pipelines.text.characters import IDEOGRAPHS, KANA
+
+_WORD = re.compile(rf"[{IDEOGRAPHS}{KANA}]|[^\W_]+")
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def words_of(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def word_hashes(words: list[str]) -> np.ndarray:
+    """(W,) of 64 bits."""
+    hashes = np.fromiter((zlib.crc32(word.encode(errors="surrogatepass")) for word in words), np.uint64, len(words))
+    return mixed(hashes)
+
+
+def ngram_hashes(hashes_W: np.ndarray, size: int) -> np.ndarray:
+    """(W - size + 1,) of 64 bits: one for each run of `size` words; none where there are fewer."""
+    count = len(hashes_W) - size + 1
+    if count <= 0:
+        return hashes_W[:0]
+    joined = np.zeros(count, np.uint64)
+    for offset in range(size):
+        joined = joined * _FACTOR + hashes_W[offset : offset + count]
+    return mixed(joined)
+
+
+def mixed(values: np.ndarray) -> np.ndarray:
+    """Every bit of the result depends on every bit of the value (the finalizer of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
