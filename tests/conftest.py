@@ -56,8 +56,9 @@ INJECTED = {
     31: "losses that are not finite, in the log",
     32: "signals after the last step, between seeds, in every stage of the demo",
     33: "texts that change while they are read",
-    34: "a disk without locks",
+    34: "no locks, disks that fail or are full, too few open files, names that cannot be used",
     35: "another number of threads on a resume",
+    36: "models, batches and vocabularies beyond the memory",
     39: "an export killed half-way",
     40: "a busy machine while minutes become steps",
 }

@@ -48,6 +48,11 @@ PRINTING = {"inspect-masks", "evaluate", "judge", "tag", "fill", "info", "bench"
 """Verbs that are there to print, and end when nobody reads it; the others do their work whoever reads."""
 _FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Of the machine, which no other argument mends."""
+_REMEDIES = {
+    errno.EIO: "; the disk fails: look at the system's log, and choose a folder on another one",
+    errno.EROFS: "; choose a folder that can be written",
+    errno.EMFILE: "; raise the limit with 'ulimit -n'",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -182,10 +187,10 @@ def _told(error: OSError) -> str:
     """The system's complaint about a path, with the remedy. What we raised ourselves names its remedy already."""
     named = error.filename2 or error.filename  # of a move, where to
     if error.strerror is None or not isinstance(named, (str, bytes, Path)):
-        return error.strerror or str(error)
+        return (error.strerror or str(error)) + _REMEDIES.get(error.errno or 0, "")
     path = Path(os.fsdecode(named))
     if error.errno == errno.ENAMETOOLONG:
-        return f"the path {str(path)[:60]!r}... of {len(str(path)):,} characters is too long"
+        return f"the path {str(path)[:60]!r}... of {len(str(path)):,} characters is too long; choose a shorter name"
     in_the_way = next((place for place in (path, *path.parents) if place.is_file()), None)
     if isinstance(error, (FileExistsError, NotADirectoryError)) and in_the_way:
         return f"{in_the_way} is a file, where a folder is needed; name another place"
@@ -193,7 +198,7 @@ def _told(error: OSError) -> str:
         return f"{path} is a folder, where a file is needed; name another place"
     if isinstance(error, FileNotFoundError):
         return f"there is no folder {path.parent}" if not path.parent.is_dir() else f"there is no {path}"
-    return f"{path}: {error.strerror}"
+    return f"{path}: {error.strerror}{_REMEDIES.get(error.errno or 0, '')}"
 
 
 def _exit_code(error: Exception) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Union
 
-from data_pipelines.bounds import check_choice, shown
+from data_pipelines.bounds import check_choice, check_utf8, shown
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -32,6 +32,7 @@ def coerce(value: Any, kind: Any, key: str) -> Any:
             return value
     elif kind is str:
         if isinstance(value, str):
+            check_utf8(key, value)
             return value
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return str(value)

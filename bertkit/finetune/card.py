@@ -5,9 +5,10 @@ from typing import Any
 
 from bertkit import __version__
 from bertkit.config.finetune import FinetuneRecipe
+from bertkit.config.recipe import to_yaml
 from bertkit.finetune.score_tables import shown_columns, shown_score
 from bertkit.finetune.tuning_data import TuningData
-from bertkit.run.card import framed_card
+from bertkit.hf.card import framed_card
 
 
 def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any]) -> str:
@@ -29,7 +30,7 @@ def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any])
         "",
         f'It opens in transformers too: `pipeline("{data.task.pipeline}", model="PATH/TO/THIS/FOLDER")`.',
     ]
-    return framed_card(recipe, data.task.pipeline, lines)
+    return framed_card(Path(recipe.run.dir).name, data.task.pipeline, lines, to_yaml(recipe))
 
 
 def _score_lines(data: TuningData, found: dict[str, Any]) -> list[str]:

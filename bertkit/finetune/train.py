@@ -16,7 +16,8 @@ from bertkit.finetune.score_tables import print_results, score_line
 from bertkit.finetune.start import check_labels, find_given, find_start
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tuning_data import Steps, TuningData, fix_steps, make_tuning_data
-from bertkit.run.advice import Adviser, free_memory
+from bertkit.model.build import outline_encoder
+from bertkit.run.advice import Adviser
 from bertkit.run.checkpoint import load_checkpoint, resume, save
 from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places
 from bertkit.run.log import RunLog
@@ -24,6 +25,7 @@ from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
 from bertkit.run.ranks import Trainable, check_same_start, wrap
+from bertkit.run.room import check_disk, check_memory, free_memory
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, restore_state
 from data_pipelines.masks.plan import Plan
@@ -51,6 +53,9 @@ def finetune(recipe: FinetuneRecipe) -> int:
         check_same_start(accelerator, recipe, facts)
         data = make_tuning_data(task, labeled, start, recipe.data)
         steps = fix_steps(folder, facts, len(data.rows["train"]), recipe.train, accelerator)
+        num_parameters = sum(param.numel() for param in outline_encoder(start.config).parameters())
+        check_memory({"model.init" if recipe.model.init else "model.like": 12 * num_parameters}, accelerator.device)
+        check_disk(folder, num_parameters)
         for seed in recipe.run.seeds:
             exit_code = train_seed(recipe, data, steps, seed, run)
             if exit_code:

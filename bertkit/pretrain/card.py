@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from bertkit import __version__
-from bertkit.config.recipe import Recipe
+from bertkit.config.recipe import Recipe, to_yaml
 from bertkit.hf import Model
-from bertkit.run.card import framed_card
+from bertkit.hf.card import framed_card
 from bertkit.run.state import LoopState
 from data_pipelines.rows.manifest import read_manifest
 
@@ -49,7 +49,7 @@ def model_card(
         f'print(pipeline("{pipeline}", model="PATH/TO/THIS/FOLDER")("{example}"))',
         "```",
     ]
-    return framed_card(recipe, pipeline, lines)
+    return framed_card(Path(recipe.run.dir).name, pipeline, lines, to_yaml(recipe))
 
 
 def _score_lines(scores: dict[str, Any] | None, mask_rate: float) -> list[str]:

@@ -17,9 +17,10 @@ from bertkit.pretrain.budget import decide_steps, load_budget, make_plan, read_l
 from bertkit.pretrain.card import model_card
 from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.data import PretrainingData, open_data
+from bertkit.pretrain.needs import check_needs, check_shape
 from bertkit.pretrain.objectives import OBJECTIVES, Objective, Scorer
 from bertkit.pretrain.start_model import build_model, new_head_note, warm_start
-from bertkit.run.advice import Adviser, free_memory
+from bertkit.run.advice import Adviser
 from bertkit.run.checkpoint import checkpoints, resume, save
 from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places, read_facts, write_facts
 from bertkit.run.log import RunLog
@@ -27,6 +28,7 @@ from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
 from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, wrap
+from bertkit.run.room import check_disk, free_memory
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
@@ -38,6 +40,7 @@ def pretrain(recipe: Recipe) -> int:
     with start_run(Path(recipe.run.dir), recipe) as run:
         if run.is_first:
             make_places(run.folder, recipe.run.restart)
+        check_shape(recipe)
         data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=run.is_first)
         check_facts(run.folder, data.facts())
         run.connect(recipe.train.precision, recipe.run.trackers)
@@ -47,11 +50,13 @@ def pretrain(recipe: Recipe) -> int:
 
 def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     """Build or resume, loop over the steps, export."""
+    check_needs(recipe, data, run.accelerator.device)
     objective = OBJECTIVES[recipe.train.objective](recipe, data)
     bare = build_model(recipe, data, objective)
     # A resumed run has its embeddings in the checkpoint.
     start_seconds = 0.0 if checkpoints(run.folder / CHECKPOINTS) else warm_start(bare, recipe, data)
     num_parameters, flops = sum(param.numel() for param in bare.parameters()), count_flops(bare)
+    check_disk(run.folder, num_parameters)
     trainable = wrap(run.accelerator, bare, build_optimizers(bare, recipe.optim), recipe.train.compile)
     total_steps = fixed_steps(recipe, data, objective, trainable, start_seconds)
     state = resume(run.folder, trainable, LoopState(seconds=start_seconds))

@@ -1,10 +1,7 @@
 """What to change in a recipe, from what was measured; each hint at most once a run."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
-
-import torch
 
 ENOUGH_STEPS = 20
 """Waiting for batches is judged over this many steps: over fewer, one slow read looks like a stall."""
@@ -69,37 +66,3 @@ class Adviser:
             f"the loss is still near {self._unigram:.2f}, which token frequencies alone would reach; "
             "try a lower optim.lr, a longer optim.warmup, or model.architecture=modernbert, which learns faster here"
         )
-
-
-def free_memory(device: torch.device) -> float:
-    """Share of the usable memory that was free when the device was fullest; 1 where that is unknown."""
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        # What torch keeps for reuse counts as free, except for the peak of a step.
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.max_memory_allocated(device)
-        return (free + max(kept, 0)) / total
-    return min(_free_of_machine(), _free_of_container())
-
-
-def _free_of_machine(meminfo: Path = Path("/proc/meminfo")) -> float:
-    try:
-        sizes = {name: int(rest.split()[0]) for name, rest in map(_split, meminfo.read_text().splitlines())}
-        return sizes["MemAvailable"] / sizes["MemTotal"]
-    except (OSError, KeyError, ValueError, IndexError):
-        return 1.0
-
-
-def _free_of_container(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Of a container with its own limit, which may not use all that the machine has left."""
-    try:
-        limit, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
-        # Files that were read count as used until the memory is needed.
-        kept = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
-        return (limit - used + int(kept)) / limit
-    except (OSError, KeyError, ValueError, ZeroDivisionError):  # "max" is no number: no limit
-        return 1.0
-
-
-def _split(line: str) -> tuple[str, str]:
-    name, _, rest = line.partition(":")
-    return name, rest

@@ -130,6 +130,8 @@ class Rows:
         self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
         # Four bytes for each start, and for the end of the last sequence.
         self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
+        self.num_files = 4 * len(self._entries)
+        """Files that stay open once rows were read: all but the counts."""
         self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
         check_files(self.folder, self._entries)
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from data_pipelines.bounds import check_utf8
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.digest import file_hash, text_hash
 from data_pipelines.text.hub import hub_revision, read_hub
@@ -55,6 +56,7 @@ def find_sources(config: CorpusConfig) -> list[Source]:
             continue
         paths = [Path(path) for path in _expand(pattern)]
         for path in paths:
+            check_utf8("the name of a file", str(path))
             reader_of(path)  # refuses a file that cannot be text
         sources += [Source(str(path), weight, path, None) for path in paths]
     if config.unique_paragraphs and any(source.weight > 1 for source in sources):

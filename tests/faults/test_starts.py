@@ -77,25 +77,6 @@ def test_another_number_of_threads_on_a_resume_is_told(home, at_step_10, tried):
     tried()
 
 
-def test_a_disk_without_locks_is_told_before_training(home, tmp_path, tried):
-    """Row 34: with the path; it is not in use by anybody."""
-    run = home.start(tmp_path / "run", before=have_no_locks)
-    assert run.wait() == [2], run.said()
-    assert "cannot be locked (No locks available)" in run.said()
-    assert str(tmp_path) in run.said()
-    tried()
-
-
-def have_no_locks() -> None:
-    import errno
-    import fcntl
-
-    def lockf(*arguments):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    fcntl.lockf = lockf
-
-
 @pytest.mark.parametrize("how", ["deleted", "linked", "folder deleted"])
 def test_a_run_whose_checkpoints_are_gone_is_refused(home, expected, at_step_10, tmp_path, tried, how):
     """Row 29: it never starts over silently; run.restart=true says otherwise."""

@@ -1,9 +1,8 @@
 """Advice is given once, only where it is due, and names keys that the recipe has."""
 
 import pytest
-import torch
 
-from bertkit.run.advice import ENOUGH_STEPS, Adviser, _free_of_container, _free_of_machine, free_memory
+from bertkit.run.advice import ENOUGH_STEPS, Adviser
 
 CALM = {"loss": 5.0, "input_stall": 0.0}
 
@@ -58,16 +57,3 @@ def test_advice_names_only_keys_that_the_recipe_has():
     watched = Adviser(total_steps=1000, free_memory=lambda: 0.01, **tuning)
     (advice,) = watched.consider(500, {"loss": 99.0, "input_stall": 0.9})
     assert advice == "memory is nearly full; a smaller train.micro_batch needs less"
-
-
-def test_memory_of_a_machine_and_of_a_container_by_hand(tmp_path):
-    (tmp_path / "meminfo").write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  250 kB\n")
-    assert _free_of_machine(tmp_path / "meminfo") == 0.25
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("970\n")
-    (tmp_path / "memory.stat").write_text("anon 9\ninactive_file 20\n")
-    assert _free_of_container(tmp_path) == 0.05
-    (tmp_path / "memory.max").write_text("max\n")
-    assert _free_of_container(tmp_path) == 1.0
-    assert _free_of_machine(tmp_path / "nowhere") == _free_of_container(tmp_path / "nowhere") == 1.0
-    assert 0 < free_memory(torch.device("cpu")) <= 1
