@@ -136,6 +136,12 @@ class HeldOutConfig:
     mask_rate: Annotated[float, Range("(0, 1)"), MAY_CHANGE] = 0.15
     """Share of masked tokens in evaluation. It does not follow mask.rate, so that runs compare."""
 
+    pairs: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
+    """Files or folders of minimal pairs, as `bertkit judge` reads them, to judge at every evaluation too."""
+
+    max_pairs: Annotated[CountOrZero, MAY_CHANGE] = 100
+    """Pairs of each paradigm to judge, the first ones; 0 takes all."""
+
     def __post_init__(self):
         check_bounds(self)
 

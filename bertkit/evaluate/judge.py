@@ -102,15 +102,22 @@ class EncodedPairs:
         self,
         target_logits: Callable[[Any], Tensor],
         device: torch.device,
+        rank: int = 0,
+        world_size: int = 1,
+        sum_over_ranks: Callable[[Tensor], Tensor] = lambda scores: scores,
         *,
         word_wise: bool = True,
         report: Callable[[int, int], None] = lambda done, total: None,
     ) -> np.ndarray:
-        """(P, 2) pseudo-log-likelihoods, in nats."""
+        """(P, 2) pseudo-log-likelihoods, in nats. This rank scores its share of the sentences, and `sum_over_ranks`
+        puts them together."""
+        mine = slice(rank, None, world_size)
         log_probs = token_log_probs(
-            target_logits, self.special, self.sentences, device, word_wise=word_wise, report=report
+            target_logits, self.special, self.sentences[mine], device, word_wise=word_wise, report=report
         )
-        return self.of_pairs(np.array([float(sentence.sum()) for sentence in log_probs]))
+        scores = torch.zeros(len(self.sentences), dtype=torch.float64)
+        scores[mine] = torch.tensor([float(sentence.sum()) for sentence in log_probs], dtype=torch.float64)
+        return self.of_pairs(sum_over_ranks(scores).cpu().numpy())
 
     def of_pairs(self, values: np.ndarray) -> np.ndarray:
         """(P, 2) of one value for each of `sentences`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from bertkit.config.fields import check_names, part
 from bertkit.config.recipe import Recipe
+from bertkit.evaluate.minimal_pairs import find_pair_files
 from bertkit.hf.folder import check_named
 from bertkit.pretrain.objectives import OBJECTIVES
 from bertkit.run.folder import check_batch, check_no_file, check_recipe
@@ -27,6 +28,8 @@ def check_pretraining(recipe: Recipe) -> None:
         find_sources(part(recipe.data, CorpusConfig))
     if recipe.data.cache_dir is not None:
         check_no_file("data.cache_dir", Path(recipe.data.cache_dir))
+    if recipe.eval.pairs:
+        find_pair_files(recipe.eval.pairs)
     if recipe.model.old_domain:
         find_sources(CorpusConfig(corpus=list(recipe.model.old_domain)))
     _check_given("tokenizer.path", recipe.tokenizer.path, find_tokenizer)

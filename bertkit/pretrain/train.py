@@ -19,6 +19,7 @@ from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.data import PretrainingData, open_data
 from bertkit.pretrain.needs import check_needs, check_shape
 from bertkit.pretrain.objectives import OBJECTIVES, Objective, Scorer
+from bertkit.pretrain.pairs import pair_scorer
 from bertkit.pretrain.start_model import build_model, new_head_note, warm_start
 from bertkit.run.advice import Adviser
 from bertkit.run.checkpoint import checkpoints, resume, save
@@ -69,6 +70,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
         objective.make_scorer(rows) if objective.make_scorer and rows is not None and len(rows) else None
         for rows in (data.validation, data.old_domain)
     )
+    pairs = pair_scorer(recipe, data, objective, bare)
     rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
     with open_log(recipe, objective, run, state, rules, flops) as log:
         log.say(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
@@ -83,6 +85,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
             if not result.stop and (last or _due(state.step, recipe.eval.every)):
                 scores = evaluate(held_out, trainable, log, state.step, "eval")
                 improved = scores is not None and state.note_score(-scores["loss"])
+                evaluate(pairs, trainable, log, state.step, "pairs")
             if last or improved or result.stop or _due(state.step, recipe.run.save_every):
                 save(run.folder, state, trainable, recipe.run.keep)
             if result.stop:

@@ -51,6 +51,14 @@ LEARNING = (
         True,
         (Line("eval", "accuracy", "held out"),),
     ),
+    Curve(
+        "pairs",
+        "Minimal pairs",
+        "Share of the minimal pairs whose good sentence is the likelier one; chance is 50%.",
+        "percent",
+        False,
+        (Line("pairs", "accuracy", "judged right"),),
+    ),
 )
 OPTIMIZATION = (
     Curve("lr", "Learning rate", "Of AdamW.", "number", True, (Line("train", "lr", "rate", strong=False),)),
@@ -153,7 +161,7 @@ def chart_data(curves: tuple[Curve, ...], runs: list[Run]) -> dict[str, Any]:
     for index, run in enumerate(runs):
         place = _places(run)
         drawn = _of_task(curves, run.task, runs)
-        for kind in ("train", "eval"):
+        for kind in ("train", "eval", "pairs"):
             records = thinned(run.of_kind(kind))
             if not records:
                 continue

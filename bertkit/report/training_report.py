@@ -77,6 +77,7 @@ def _glance(runs: list[Run]) -> Html:
         "held-out loss": lambda run: written(run.last("eval", "loss"), "fixed"),
         "perplexity": lambda run: written(run.last("eval", "perplexity"), "number"),
         **{curve.title: _last_score(curve) for run in runs for curve in score_curves(run.task)},
+        "minimal pairs": lambda run: written(run.last("pairs", "accuracy"), "percent"),
         "training loss": lambda run: written(run.last("train", "loss"), "fixed"),
         "tokens": lambda run: _large(run.last("train", "tokens")),
         "training time": lambda run: _duration(run.last("train", "seconds")),

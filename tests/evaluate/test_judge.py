@@ -11,10 +11,14 @@ from small_model import save_small_model
 
 import bertkit
 from bertkit.cli import main
+from bertkit.config.recipe import read_recipe
 from bertkit.evaluate.config import JudgeConfig
-from bertkit.evaluate.judge import interval, judge_folder, summary
+from bertkit.evaluate.judge import EncodedPairs, interval, judge_folder, summary
 from bertkit.evaluate.minimal_pairs import MinimalPair
 from bertkit.pretrain.data import rows_of_run
+from bertkit.pretrain.objectives import Objective
+from bertkit.pretrain.pairs import pair_scorer
+from data_pipelines.vocab.tokenizer import load_tokenizer
 
 torch.set_num_threads(1)
 WORDS = "anna paints the old house near station river sees a bird and unpaintable otherwise".split()  # noqa: SIM905
@@ -132,25 +136,52 @@ def test_the_verb_writes_a_table_a_page_predictions_and_json(model, tmp_path, ca
     assert facts["chance"] == 0.5
 
 
-def test_of_a_run_its_own_rows_train_the_ngram_model(tmp_path, capsys):
+def test_a_run_judges_while_it_trains_and_its_own_rows_train_the_ngram_model(tmp_path, capsys):
     corpus = write_corpus(tmp_path / "text.txt", count=40)
+    texts = [line for line in corpus.read_text().splitlines() if line.strip()][:6]
+    backwards = [" ".join(reversed(text.split())) for text in texts]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(texts, backwards, strict=True)))
     sizes = ["model.hidden_size=16", "model.num_hidden_layers=1", "model.num_attention_heads=2"]
     sizes += ["model.intermediate_size=32", "tokenizer.vocab_size=100", "data.seq_len=32", "run.num_workers=0"]
     places = [f"data.corpus={corpus}", f"data.cache_dir={tmp_path / 'cache'}", f"run.dir={tmp_path / 'run'}"]
-    assert main(["pretrain", "bert-mini", *places, *sizes, "train.steps=1", "train.global_batch=2"]) == 0
-    text = corpus.read_text().split("\n")[0]
-    words = text.split()
-    (tmp_path / "pairs.tsv").write_text(f"{text}\t{' '.join(reversed(words))}\n" * 3)
+    budget = ["train.steps=2", "train.global_batch=2", f"eval.pairs={tmp_path / 'pairs.tsv'}", "eval.every=1"]
+    assert main(["pretrain", "bert-mini", *places, *sizes, *budget]) == 0
+    metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    judged = [record for record in metrics if record["kind"] == "pairs"]
+    assert [record["step"] for record in judged] == [1, 2]
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert "Minimal pairs" in (tmp_path / "run" / "report.html").read_text()
     argv = ["judge", str(tmp_path / "run"), str(tmp_path / "pairs.tsv"), "--json"]
     capsys.readouterr()
     assert main(argv) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["ngram_accuracy"] == 1.0
+    assert (judged[-1]["accuracy"], judged[-1]["num_pairs"]) == (facts["accuracy"], facts["num_pairs"])
     assert facts["ngram"]["order"] == 5
     assert facts["ngram"]["num_tokens"] > 100
     assert rows_of_run(tmp_path / "run").is_dir()
     assert main([*argv[:-1], "--ngram", "0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ngram"] is None
+
+
+def test_an_objective_that_fills_no_masks_judges_nothing():
+    recipe = read_recipe("bert-mini", ["data.corpus=x", "train.steps=1", "eval.pairs=pairs.tsv"])
+    silent = Objective(summary="", make_model=lambda start, seed: start.encoder, make_collator=lambda steps: None)
+    with pytest.raises(ValueError, match=r"eval.pairs.*masked-lm"):
+        pair_scorer(recipe, None, silent, None)
+    assert pair_scorer(read_recipe("bert-mini", ["data.corpus=x", "train.steps=1"]), None, silent, None) is None
+
+
+def test_ranks_share_the_sentences(model):
+    pairs = random_pairs(10)
+    loaded = bertkit.load(model)
+    encoded = EncodedPairs(pairs, load_tokenizer(model), 40)
+    alone = encoded.scores(loaded.target_logits, torch.device("cpu"))
+    parts: list[torch.Tensor] = []
+    for rank in range(3):
+        encoded.scores(loaded.target_logits, torch.device("cpu"), rank, 3, lambda part: parts.append(part) or part)
+    assert sum((part != 0).sum() for part in parts) == len(encoded.sentences)
+    np.testing.assert_allclose(encoded.of_pairs(sum(parts).numpy()), alone, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

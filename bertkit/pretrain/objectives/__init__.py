@@ -43,6 +43,9 @@ class Objective:
     make_scorer: "Callable[[Rows], Scorer] | None" = None
     """What scores the model on held-out rows: a dict with at least "loss", the lower the better."""
 
+    fills_masks: bool = False
+    """Whether the model's `target_logits` say what stood at a mask, so that it can judge minimal pairs."""
+
     exported: Callable[[Any], Any] = lambda model: model
     """The part of the trained model that is written to the export: an encoder, or one with a head."""
 

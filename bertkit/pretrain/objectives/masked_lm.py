@@ -47,5 +47,6 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
         make_model=make_model,
         make_collator=make_collator,
         make_scorer=make_scorer,
+        fills_masks=True,
         baseline_loss=unigram_loss(counts_V),
     )
