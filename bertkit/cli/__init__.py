@@ -31,7 +31,9 @@ VERBS: dict[str, Verb] = {
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or resume a run."),
-    "evaluate": Verb("bertkit.cli.training", "Score a masked-language model on a corpus."),
+    "evaluate": Verb(
+        "bertkit.cli.evaluating", "Score a masked-language model on a corpus, or a tagger on labeled files."
+    ),
     "judge": Verb("bertkit.cli.judging", "Judge minimal pairs: is the good sentence the likelier one?"),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
     "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),

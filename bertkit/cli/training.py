@@ -1,4 +1,4 @@
-"""The verbs `pretrain` and `evaluate`: arguments enter, one call each."""
+"""The verb `pretrain`, and the arguments of a recipe: they enter, one call."""
 
 import argparse
 import dataclasses
@@ -6,9 +6,6 @@ import shutil
 import textwrap
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
-
-from bertkit.cli.answers import add_json, answer
-from bertkit.cli.models import MODEL
 
 if TYPE_CHECKING:
     from bertkit.config.fields import Entry
@@ -33,33 +30,6 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
         from bertkit.pretrain.train import pretrain
 
         return pretrain(recipe)
-
-    return run
-
-
-def evaluate(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """Arguments of `bertkit evaluate`."""
-    from bertkit.config.fields import add_flags, from_flags
-    from bertkit.evaluate.config import EvaluateConfig
-
-    parser.add_argument("model", metavar="MODEL", help=MODEL)
-    parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="text files, folders, globs or hf:NAME")
-    add_json(parser)
-    add_flags(parser, EvaluateConfig)
-
-    def run(arguments: argparse.Namespace) -> int:
-        config = from_flags(EvaluateConfig, arguments)
-        from bertkit.hf.folder import check_named
-        from data_pipelines.text.config import CorpusConfig
-        from data_pipelines.text.corpus import find_sources
-
-        find_sources(CorpusConfig(corpus=arguments.corpus))
-        check_named(arguments.model)
-        from bertkit.evaluate.folder import evaluate_folder, print_scores
-
-        scores = evaluate_folder(arguments.model, arguments.corpus, config)
-        answer(arguments.json, scores, lambda: print_scores(scores))
-        return 0
 
     return run
 

@@ -143,7 +143,7 @@ def entries(config: Any, prefix: str = "") -> Iterator[Entry]:
             yield Entry(key, kinds[field.name], _default(field), note, tuple(marks_of(hint)))
 
 
-def add_flags(parser: argparse.ArgumentParser, cls: type, optional: Iterable[str] = ()) -> None:
+def add_flags(parser: argparse._ActionsContainer, cls: type, optional: Iterable[str] = ()) -> None:
     """A `--flag` for every value of a flat config; `from_flags` reads them back. `optional` ones may be left out."""
     for entry in entries(cls):
         flag = "--" + entry.key.replace("_", "-")

@@ -11,6 +11,8 @@ from data_pipelines.text.digest import text_hash
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """What Hugging Face datasets call the parts."""
+TRAINING = "training"
+"""The setting with what an export keeps of its training labels, for baselines on other data."""
 Parts = dict[str, list[Sentence]]
 """The sentences of train, dev and test."""
 
@@ -76,9 +78,7 @@ def unlearnable(parts: Parts, labels: Sequence[str]) -> list[str]:
                     count, first = places.get(tag, (0, sentence.place(index)))
                     places[tag] = (count + 1, first)
         for tag, (count, first) in places.items():
-            notes.append(
-                f"{first}: the label {tag!r} ({count} in data.{name}) is not in the training data; never right"
-            )
+            notes.append(f"{first}: the label {tag!r} ({count:,} times) is not in the training data; never right")
     return notes
 
 

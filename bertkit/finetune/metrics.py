@@ -3,7 +3,7 @@ model to compare with."""
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from data_pipelines.labels.schemes import Reading, spans_of
@@ -49,7 +49,7 @@ def word_scores(gold: Tags, predicted: Tags) -> dict[str, Any]:
     return {"accuracy": right.total() / max(words, 1), "macro_f1": macro_f1, "words": words, "tags": tags}
 
 
-def unknown_word_scores(gold: Tags, predicted: Tags, words: Tags, known: set[str]) -> dict[str, float]:
+def unknown_word_scores(gold: Tags, predicted: Tags, words: Tags, known: Container[str]) -> dict[str, float]:
     """Accuracy on the words that the training data does not have, and how many they are."""
     hits = [
         a == b
@@ -88,23 +88,26 @@ def worst_sentences(gold: Tags, predicted: Tags, most: int) -> list[int]:
     return [index for index in order[:most] if mistakes[index]]
 
 
-def majority_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:
-    """The tag that is most frequent in training, for every word."""
-    tag = _most_frequent(Counter(tag for sentence in train for tag in sentence.tags or ()))
-    return [[tag] * len(sentence.words) for sentence in sentences]
-
-
-def word_tags(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[list[str]]:
-    """For each word the tag that it has most often in training; unknown words get the most frequent tag of words
-    that training has once."""
+def training_labels(train: Sequence[Sentence]) -> dict[str, Any]:
+    """What two baselines must know: the most frequent tag; and that of each word, and of the words that training has
+    once, for unknown words."""
     counts: dict[str, Counter[str]] = {}
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
             counts.setdefault(word, Counter())[tag] += 1
+    every = Counter(tag for tags in counts.values() for tag in tags.elements())
     rare = Counter(tag for tags in counts.values() if tags.total() == 1 for tag in tags)
-    unknown = _most_frequent(rare or Counter(tag for tags in counts.values() for tag in tags.elements()))
-    best = {word: _most_frequent(tags) for word, tags in counts.items()}
-    return [[best.get(word, unknown) for word in sentence.words] for sentence in sentences]
+    words = {word: _most_frequent(tags) for word, tags in counts.items()}
+    return {"majority": _most_frequent(every), "unknown": _most_frequent(rare or every), "words": words}
+
+
+def majority_tags(known: Mapping[str, Any], sentences: Sequence[Sentence]) -> list[list[str]]:
+    return [[known["majority"]] * len(sentence.words) for sentence in sentences]
+
+
+def word_tags(known: Mapping[str, Any], sentences: Sequence[Sentence]) -> list[list[str]]:
+    words, unknown = known["words"], known["unknown"]
+    return [[words.get(word, unknown) for word in sentence.words] for sentence in sentences]
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:

@@ -38,6 +38,22 @@ def print_results(task: Task, results: dict[str, Any]) -> None:
     console.print(f"the model is in {results['export']}", markup=False)
 
 
+def print_evaluation(task: Task, found: Scores) -> None:
+    """What a finished model got right on labeled files, the scores last."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for note in found["notes"]:
+        console.print(printable(note), markup=False)
+    _print_kinds(console, found, "by kind")
+    _print_mistakes(console, found, task.unit)
+    columns = shown_columns(task, found)
+    scores = {f"baseline: {name}": its_scores for name, its_scores in found["baselines"].items()} | {"model": found}
+    rows = [[name, *(shown_score(its_scores, column) for column in columns)] for name, its_scores in scores.items()]
+    title = f"{found[task.examples]:,} {task.examples}"
+    _print_table(console, title, ["", *(column.title for column in columns)], rows)
+
+
 def _value(scores: Mapping[str, Any], key: str) -> Any:
     group, _, name = key.rpartition(".")
     return scores.get(group, {}).get(name) if group else scores.get(name)

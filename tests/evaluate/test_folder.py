@@ -79,7 +79,7 @@ def test_what_cannot_be_scored_is_refused_by_name(corpus, tmp_path, capsys):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
     for words, complaint in (
-        ([tmp_path / "tagger", corpus], "TokenTagger … MaskedLM"),
+        ([tmp_path / "tagger", corpus], "text.txt:3 … columns"),
         ([tmp_path / "odd", corpus], "tokenizer"),
         ([tmp_path / "lm", tmp_path / "nothing.txt"], "nothing.txt"),
         ([tmp_path / "lm", empty], "empty.txt"),

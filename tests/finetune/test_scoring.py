@@ -4,7 +4,7 @@ import pytest
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import Labeled
-from bertkit.finetune.metrics import label_mistakes, word_tags
+from bertkit.finetune.metrics import label_mistakes, training_labels, word_tags
 from bertkit.finetune.tasks.classification import CLASSIFICATION
 from bertkit.finetune.tasks.tagging import TAGGING
 from data_pipelines.labels.sentence import Sentence
@@ -54,7 +54,7 @@ def test_baselines_by_hand(tmp_path):
 
 def test_an_unknown_word_gets_the_tag_that_rare_words_have():
     train = [sentence(["the", "the", "the", "cat", "dog", "runs"], ["D", "D", "D", "N", "N", "V"])]
-    assert word_tags(train, [sentence(["the", "bird"], ["?", "?"])]) == [["D", "N"]]
+    assert word_tags(training_labels(train), [sentence(["the", "bird"], ["?", "?"])]) == [["D", "N"]]
 
 
 def test_of_a_long_sentence_the_stretch_with_its_first_mistake_is_shown():

@@ -93,6 +93,7 @@ ROOMS = {
         *("bertkit/ship", "bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo"),
         *("data_pipelines/text", "data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows"),
         "data_pipelines/masks",
+        "data_pipelines/labels",
     ],
     "bertkit": ["bertkit/hf", "bertkit/evaluate", "bertkit/finetune", "bertkit/cli"],
     "data_pipelines": ["data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"],

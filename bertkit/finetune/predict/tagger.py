@@ -1,6 +1,6 @@
 """A fine-tuned folder, ready to tag: text or words to one tag a word, or to whatever the folder's task gives."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Tagger:
         tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, model.config.vocab_size, path)
         self.labels = model.labels
-        self._settings = settings
+        self.settings = settings
         self._read = _reader(self.task, settings, path)
         self._encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
@@ -61,10 +61,13 @@ class Tagger:
         must be waited for."""
         for given in _chunks(sentences, chunk, must_wait):
             held = [self._read(one) for one in given]
-            rows = self.task.rows(held, self._encode, self._form)
-            predictions = self.task.predict(self._ask, held, rows, self.labels, self._settings)
-            for sentence, prediction in zip(held, predictions, strict=True):
+            for sentence, prediction in zip(held, self.predict(held), strict=True):
                 yield self.task.result(sentence, *prediction)
+
+    def predict(self, sentences: Sequence[Sentence]) -> list[tuple[Any, Any]]:
+        """What the task predicts for each sentence, and how sure it is."""
+        rows = self.task.rows(sentences, self._encode, self._form)
+        return self.task.predict(self._ask, sentences, rows, self.labels, self.settings)
 
 
 def _reader(task: Task, settings: dict[str, Any], path: Path) -> Callable[[Any], Sentence]:

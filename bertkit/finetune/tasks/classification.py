@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
-from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
-from bertkit.finetune.metrics import gold_tags, label_mistakes, majority_tags, word_scores
+from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.metrics import gold_tags, label_mistakes, majority_tags, training_labels, word_scores
 from bertkit.finetune.predict.inputs import text_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Task
@@ -17,7 +17,13 @@ from data_pipelines.labels.tagged import read_labeled_texts
 def _read(config: LabeledSection) -> Labeled:
     parts = read_parts(read_labeled_texts, config)
     labels = sorted({tag for text in parts["train"] for tag in text.tags or ()})
-    return make_labeled(parts, labels, unlearnable(parts, labels), config.train_share)
+    labeled = make_labeled(parts, labels, unlearnable(parts, labels), config.train_share)
+    return labeled._replace(settings={TRAINING: {"majority": training_labels(labeled.train)["majority"]}})
+
+
+def _baselines(labeled: Labeled, texts: Sequence[Sentence]) -> dict[str, list[list[str]]]:
+    known = labeled.settings.get(TRAINING) or training_labels(labeled.train)
+    return {"majority tag": majority_tags(known, texts)}
 
 
 def _text(given: str | Sequence[str]) -> Sentence:
@@ -46,7 +52,7 @@ CLASSIFICATION = Task(
     predict=lambda ask, texts, rows, labels, _: predict_labels(ask, texts, rows, labels, {LEGAL_SPANS: False}),
     score=lambda labeled, texts, predicted: word_scores(gold_tags(texts), predicted),
     deciding=lambda labeled: "accuracy",
-    baselines=lambda labeled, texts: {"majority tag": majority_tags(labeled.train, texts)},
+    baselines=_baselines,
     mistakes=label_mistakes,
     reader=lambda settings: _text,
     result=Tagging.of,

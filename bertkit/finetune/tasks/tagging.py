@@ -7,7 +7,7 @@ from typing import Any
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
-from bertkit.finetune.labeled import Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
@@ -39,6 +39,7 @@ def _read(config: LabeledSection) -> Labeled:
     labels = _labels(parts["train"], scheme)
     labeled = make_labeled(parts, labels, [*notes, *unlearnable(parts, labels)], config.train_share)
     settings: dict[str, Any] = {"scheme": scheme, "split": _split_rule(labeled.train, config.segmenter).to_json()}
+    settings[TRAINING] = metrics.training_labels(labeled.train)
     if scheme != "plain":
         settings[LEGAL_SPANS] = config.legal_spans
     return labeled._replace(settings=settings)
@@ -110,15 +111,17 @@ def _score(labeled: Labeled, sentences: Sequence[Sentence], predicted: list[list
     if _has_spans(labeled):
         lenient, strict = metrics.span_scores(gold, predicted), metrics.span_scores(gold, predicted, strict=True)
         return {**lenient, "strict": strict, "accuracy": words["accuracy"]}
-    known = {word for sentence in labeled.train for word in sentence.words}
+    if TRAINING not in labeled.settings:  # a folder of another maker
+        return words
+    known = labeled.settings[TRAINING]["words"]
     unknown = metrics.unknown_word_scores(gold, predicted, [sentence.words for sentence in sentences], known)
     return {**words, "unknown": unknown}
 
 
 def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, list[list[str]]]:
     return {
-        "majority tag": metrics.majority_tags(labeled.train, sentences),
-        "most frequent tag of the word": metrics.word_tags(labeled.train, sentences),
+        "majority tag": metrics.majority_tags(labeled.settings[TRAINING], sentences),
+        "most frequent tag of the word": metrics.word_tags(labeled.settings[TRAINING], sentences),
     }
 
 

@@ -1,0 +1,92 @@
+"""The verb `evaluate`: a masked-language model on any text, a tagger or classifier on labeled files."""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from bertkit.cli.answers import add_json, answer
+from bertkit.cli.models import MODEL
+from bertkit.config.fields import add_flags, from_flags
+from bertkit.evaluate.config import EvaluateConfig
+from data_pipelines.labels.config import TaggedConfig
+
+_WORST = 5
+_OF_MASKED = {"seq_len", "mask_rate", "max_rows", "words", "micro_batch", "documents", "field"}
+_OF_LABELED = {"tag_column", "word_column", "columns", "scheme", "worst"}
+
+
+def evaluate(parser: ArgumentParser) -> Callable[[Namespace], None]:
+    """Arguments of `bertkit evaluate`."""
+    parser.epilog = (
+        "examples:\n  bertkit evaluate runs/mine other.txt\n  bertkit evaluate runs/ner test.conll --json scores.json"
+    )
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    about = "text files, folders, globs or hf:NAME; for a tagger or classifier, labeled files or datasets"
+    parser.add_argument("corpus", metavar="FILE", nargs="+", help=about)
+    add_json(parser)
+    add_flags(parser.add_argument_group("masked-language models"), EvaluateConfig)
+    labeled = parser.add_argument_group("taggers and classifiers")
+    add_flags(labeled, TaggedConfig)
+    about = f"sentences to show with gold and predicted tags, those with most mistakes (default: {_WORST})"
+    labeled.add_argument("--worst", type=int, metavar="N", default=argparse.SUPPRESS, help=about)
+    return _evaluate
+
+
+def _evaluate(arguments: Namespace) -> None:
+    from bertkit.hf.folder import check_named, has_weights, resolve
+
+    from_flags(EvaluateConfig, arguments), from_flags(TaggedConfig, arguments)  # are the values fine?
+    _check_sources(source for source in arguments.corpus if not Path(source).is_file())
+    check_named(arguments.model)
+
+    from bertkit.finetune.tasks import TASKS
+    from bertkit.hf.models import load_outline
+
+    folder = resolve(arguments.model)
+    kind = load_outline(folder).kind if has_weights(folder) else ""  # none: a graph, which only taggers are
+    if kind and kind not in {TASKS[name].head for name in TASKS}:
+        _refuse(arguments, _OF_LABELED, f"{folder} is no tagger or classifier")
+        _evaluate_masked(arguments)
+    else:
+        _refuse(arguments, _OF_MASKED, f"{folder} is no masked-language model")
+        _evaluate_labeled(arguments)
+
+
+def _evaluate_masked(arguments: Namespace) -> None:
+    _check_sources(arguments.corpus)
+    from bertkit.evaluate.folder import evaluate_folder, print_scores
+
+    scores = evaluate_folder(arguments.model, arguments.corpus, from_flags(EvaluateConfig, arguments))
+    answer(arguments.json, scores, lambda: print_scores(scores))
+
+
+def _evaluate_labeled(arguments: Namespace) -> None:
+    from bertkit.finetune.predict.scoring import score_labeled
+    from bertkit.finetune.predict.tagger import Tagger
+    from bertkit.finetune.score_tables import print_evaluation
+    from data_pipelines.labels.tagged import check_source
+
+    worst = getattr(arguments, "worst", _WORST)
+    if worst < 0:
+        raise ValueError(f"--worst must be at least 0, got {worst}")
+    for source in arguments.corpus:
+        check_source(source)
+    tagger = Tagger.load(arguments.model)
+    found = score_labeled(tagger, arguments.corpus, from_flags(TaggedConfig, arguments), worst)
+    answer(arguments.json, found, lambda: print_evaluation(tagger.task, found))
+
+
+def _check_sources(sources: Iterable[str]) -> None:
+    """Report text that is not there before anything heavy is imported."""
+    from data_pipelines.text.config import CorpusConfig
+    from data_pipelines.text.corpus import find_sources
+
+    for source in sources:
+        find_sources(CorpusConfig(corpus=[source]))
+
+
+def _refuse(arguments: Namespace, keys: Iterable[str], why: str) -> None:
+    for key in sorted(keys):
+        if hasattr(arguments, key):
+            raise ValueError(f"--{key.replace('_', '-')}: {why}; leave it out")

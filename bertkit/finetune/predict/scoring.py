@@ -1,0 +1,34 @@
+"""A finished tagger or classifier on labeled files: its scores beside the baselines that its folder remembers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bertkit.config.fields import plain
+from bertkit.config.finetune import LabeledSection
+from bertkit.finetune.labeled import TRAINING, Labeled, unlearnable
+from bertkit.finetune.predict.tagger import Tagger
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.schemes import parse, to_iob2
+
+
+def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, worst: int) -> dict[str, Any]:
+    """Scores, mistakes, scores of the baselines, and notes on what was read; `worst` sentences are given as a whole."""
+    task, given = tagger.task, plain(config)
+    if tagger.settings.get("scheme") == "plain":  # tags that look like spans were taken as they are in training
+        given["scheme"] = "plain"
+    read = task.read(LabeledSection(train=list(sources), **given))
+    sentences = read.train
+    known = {name: value for name, value in read.settings.items() if name != TRAINING} | tagger.settings
+    labeled = Labeled([], [], sentences, tagger.labels, (), known)
+    predicted = [prediction for prediction, _ in tagger.predict(sentences)]
+    if known.get("scheme", "plain") != "plain" and any((parse(label) or "O")[0] in "ES" for label in tagger.labels):
+        predicted = [to_iob2(tags) for tags in predicted]  # a model of another maker; gold spans are IOB2 by now
+    guesses = task.baselines(labeled, sentences) if TRAINING in known else {}
+    return {
+        "score": task.deciding(labeled),
+        task.examples: len(sentences),
+        **task.score(labeled, sentences, predicted),
+        "baselines": {name: task.score(labeled, sentences, guess) for name, guess in guesses.items()},
+        **task.mistakes(sentences, predicted, worst),
+        "notes": [*read.notes, *unlearnable({"train": [], "dev": [], "test": sentences}, tagger.labels)],
+    }
