@@ -26,7 +26,8 @@ class Verb(NamedTuple):
 # Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
 VERBS: dict[str, Verb] = {
     "demo": Verb("bertkit.cli.demo", "Run the main job end to end on text that this installation holds."),
-    "clean": Verb("bertkit.cli.clean", "Take out of a corpus what is not worth training on, and say what and why."),
+    "corpus": Verb("bertkit.cli.corpus", "Say what a corpus is like, before anyone trains on it."),
+    "clean": Verb("bertkit.cli.corpus", "Take out of a corpus what is not worth training on, and say what and why."),
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),

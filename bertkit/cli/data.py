@@ -88,7 +88,7 @@ def _train(arguments: argparse.Namespace) -> None:
             arguments.out,
             lambda done, total: update(done, total, f"{_size(done)} read"),
         )
-    found = _examine(trained, held_out or corpus)
+    found = examine_corpus(trained, held_out or corpus)
 
     def show() -> None:
         print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
@@ -107,11 +107,11 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
-    found = _examine(load_tokenizer(arguments.tokenizer), corpus)
+    found = examine_corpus(load_tokenizer(arguments.tokenizer), corpus)
     answer(arguments.json, found.facts(), lambda: _print_diagnosis(found))
 
 
-def _examine(tokenizer: "Tokenizer", corpus: CorpusConfig, max_documents: int = 20_000) -> "Diagnosis":
+def examine_corpus(tokenizer: "Tokenizer", corpus: CorpusConfig, max_documents: int = 20_000) -> "Diagnosis":
     from itertools import islice
 
     from bertkit.terminal import progress_bar

@@ -5,20 +5,22 @@ from typing import Any
 
 from bertkit.report.markup import Html, bar, join, table, tag
 from bertkit.report.page import document, section, write_page
+from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.rules import RULES
 
 
 def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
     config = CleanConfig(**facts["identity"]["clean"])
-    body = tag(
+    name = ", ".join(facts["identity"]["corpus"]["corpus"])
+    header = tag(
+        "header",
+        tag("p", "bertkit clean", class_="kicker"),
+        tag("h1", f"{facts['kept_documents']:,} of {facts['documents']:,} documents stay"),
+        tag("p", f"{printable(name)}: {_percent(facts['kept_characters'], facts['characters'])} of the characters."),
+    )
+    main = tag(
         "main",
-        tag("h1", "Cleaned text"),
-        tag(
-            "p",
-            f"Kept {facts['kept_documents']:,} of {facts['documents']:,} documents: "
-            f"{_percent(facts['kept_characters'], facts['characters'])} of the characters.",
-        ),
         section("What went, and why", _reasons(facts), id="reasons"),
         section("Examples", *_examples(facts), id="examples"),
         section(
@@ -26,7 +28,8 @@ def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
         ),
         id="content",
     )
-    write_page(path, document("Cleaned text", body, {}, []))
+    footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
+    write_page(path, document(f"{name} – bertkit clean", join(header, main, footer), {}, []))
 
 
 def _reasons(facts: dict[str, Any]) -> Html:
@@ -49,9 +52,11 @@ def _examples(facts: dict[str, Any]) -> list[Html]:
             [
                 tag(
                     "blockquote",
-                    tag("p", example["text"]),
-                    tag("p", f"Kept instead: {example['kept']}") if example.get("kept") else None,
-                    tag("footer", example["place"]),
+                    tag("p", printable(example["text"], lines=True)),
+                    tag("p", f"Kept instead: {printable(example['kept'], lines=True)}")
+                    if example.get("kept")
+                    else None,
+                    tag("footer", printable(example["place"])),
                 )
                 for example in examples
             ],

@@ -1,0 +1,124 @@
+"""The verbs about raw text: clean takes out what is not worth training on, corpus says what a corpus is like."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.cli.answers import add_json, answer
+from bertkit.config.fields import add_flags, from_flags
+from bertkit.terminal import printable
+from data_pipelines.clean.config import CleanConfig
+from data_pipelines.text.config import CorpusConfig
+
+if TYPE_CHECKING:
+    from data_pipelines.clean.card import Card
+
+
+def clean(parser: argparse.ArgumentParser):
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit clean --corpus crawl.jsonl.gz --out clean-text\n"
+        "  bertkit clean --corpus my.txt --against test.txt --private email phone card --out clean-text\n"
+        "  bertkit pretrain bert-mini data.corpus=clean-text/text\n\n"
+        "FOLDER gets the kept documents as JSON Lines in text/, all counts in clean.json, and report.html with\n"
+        "examples of what went and why. Run again after an interruption, it resumes. Run again when done, it says so."
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new folder for the cleaned text")
+    add_json(parser)
+    add_flags(parser, CorpusConfig)
+    add_flags(parser, CleanConfig)
+    return _clean
+
+
+def _clean(arguments: argparse.Namespace) -> None:
+    corpus, config = from_flags(CorpusConfig, arguments), from_flags(CleanConfig, arguments)
+
+    from bertkit.report.cleaning import write_cleaning_page
+    from bertkit.terminal import progress_bar
+    from data_pipelines.clean.clean import check_cleanable, read_finished
+    from data_pipelines.clean.clean import clean as clean_corpus
+    from data_pipelines.text.corpus import corpus_bytes
+
+    check_cleanable(corpus, arguments.out)
+    done_before = read_finished(arguments.out) is not None
+    total = corpus_bytes(corpus)
+    with progress_bar("cleaning") as update:
+        facts = clean_corpus(corpus, config, arguments.out, lambda what, done: update(done, total, what))
+    page = arguments.out / "report.html"
+    write_cleaning_page(page, facts)
+
+    def show() -> None:
+        if done_before:
+            print(f"{arguments.out} was finished before")
+        print(
+            f"kept {facts['kept_documents']:,} of {facts['documents']:,} documents, "
+            f"{facts['kept_characters']:,} of {facts['characters']:,} characters"
+        )
+        for reason, count in sorted(facts["dropped"].items(), key=lambda item: -item[1]):
+            print(f"  {count:>9,}  {reason}")
+        if facts["removed_lines"]:
+            print(f"removed {facts['removed_lines']:,} lines that share text with {', '.join(config.against)}")
+        for kind, count in facts["private"].items():
+            print(f"replaced {count:,} of the kind {kind}")
+        print(f"wrote {arguments.out} and {page}")
+
+    answer(arguments.json, facts, show)
+
+
+def corpus(parser: argparse.ArgumentParser):
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit corpus report --corpus my.txt\n"
+        "  bertkit corpus report --corpus crawl.jsonl.gz --tokenizer my-tokenizer --out crawl.html --json crawl.json"
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    about = "say what a corpus is like: sizes, lengths, scripts, repeats, frequent phrases, odd characters"
+    report = actions.add_parser("report", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    report.add_argument("--out", type=Path, default=Path("corpus.html"), metavar="FILE", help="page to write")
+    report.add_argument("--tokenizer", type=Path, metavar="PATH", help="also say how well this tokenizer fits")
+    add_json(report)
+    add_flags(report, CorpusConfig)
+    return _corpus
+
+
+def _corpus(arguments: argparse.Namespace) -> None:
+    corpus = from_flags(CorpusConfig, arguments)
+
+    from bertkit.cli.data import check_tokenizer, examine_corpus
+    from data_pipelines.text.corpus import corpus_bytes, find_sources
+
+    find_sources(corpus)
+    if arguments.out.is_dir():
+        raise ValueError(f"--out: {arguments.out} is a folder; name the file to write the page to")
+    if arguments.tokenizer is not None:
+        check_tokenizer(arguments.tokenizer)
+
+    from bertkit.report.corpus_card import write_corpus_page
+    from bertkit.terminal import progress_bar
+    from data_pipelines.clean.card import describe
+
+    total, tokenizer = corpus_bytes(corpus), None
+    with progress_bar("reading") as update:
+        card = describe(corpus, lambda done: update(done, total, ""))
+    if arguments.tokenizer is not None:
+        from data_pipelines.vocab.tokenizer import load_tokenizer
+
+        tokenizer = examine_corpus(load_tokenizer(arguments.tokenizer), corpus).facts()
+    write_corpus_page(arguments.out, ", ".join(corpus.corpus), card, tokenizer)
+    facts = {**card.facts(), "tokenizer": tokenizer, "page": str(arguments.out)}
+    answer(arguments.json, facts, lambda: _show(card, tokenizer, arguments.out))
+
+
+def _show(card: "Card", tokenizer: dict[str, Any] | None, page: Path) -> None:
+    print(f"{card.documents:,} documents, {card.words:,} words, {card.characters:,} characters")
+    letters = max(sum(card.scripts.values()), 1)
+    print("scripts: " + ", ".join(f"{name} {count / letters:.1%}" for name, count in list(card.scripts.items())[:5]))
+    print(f"repeated documents: {card.repeated:,} word for word, {card.nearly_repeated:,} nearly")
+    if card.phrases:
+        phrase, count = card.phrases[0]
+        print(f"most frequent phrase: {printable(phrase)!r}, {count:,} times")
+    if card.odd:
+        print("odd characters: " + ", ".join(f"{code} {kind} {count:,}" for code, kind, _, count in card.odd[:5]))
+    if tokenizer is not None:
+        print(f"unknown tokens: {tokenizer['unknown_rate']:.3%}")
+    print(f"wrote {page}")

@@ -1,0 +1,86 @@
+"""The page of a corpus: what it is like, before anyone trains on it."""
+
+from pathlib import Path
+from typing import Any
+
+from bertkit.report.markup import Html, bar, join, table, tag
+from bertkit.report.page import document, section, write_page
+from bertkit.terminal import printable
+from data_pipelines.clean.card import PHRASE_WORDS, Card, length_ranges
+
+
+def write_corpus_page(path: Path, name: str, card: Card, tokenizer: dict[str, Any] | None) -> None:
+    sections = [
+        section("Repeats", _repeats(card), id="repeats"),
+        section("Length of documents", _lengths(card), id="lengths"),
+        section("Scripts", _counted("Letters by script", "letters", card.scripts), id="scripts"),
+        section("Frequent phrases", _phrases(card), id="phrases"),
+        section("Odd characters", _odd(card), id="odd"),
+    ]
+    if tokenizer is not None:
+        sections.insert(0, section("The tokenizer", _tokenizer(tokenizer), id="tokenizer"))
+    body = join(
+        tag(
+            "header",
+            tag("p", "bertkit corpus", class_="kicker"),
+            tag("h1", printable(name)),
+            tag("p", f"{card.documents:,} documents, {card.words:,} words, {card.characters:,} characters."),
+        ),
+        tag("main", sections, id="content"),
+        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
+    )
+    write_page(path, document(f"{name} – bertkit corpus", body, {}, []))
+
+
+def _repeats(card: Card) -> Html:
+    documents, lines = max(card.documents, 1), max(card.lines, 1)
+    rows = [
+        ["documents, word for word", f"{card.repeated:,}", f"{card.repeated / documents:.1%}"],
+        ["documents, nearly", f"{card.nearly_repeated:,}", f"{card.nearly_repeated / documents:.1%}"],
+        ["lines within their document", f"{card.repeated_lines:,}", f"{card.repeated_lines / lines:.1%}"],
+    ]
+    return join(
+        table("What repeats an earlier one", ["", "count", "share"], rows),
+        tag("p", "bertkit clean takes repeats out."),
+    )
+
+
+def _lengths(card: Card) -> Html:
+    most = max(*card.lengths, 1)
+    rows = [
+        [f"from {low:,}" if high is None else f"{low:,} to {high - 1:,}", f"{count:,}", tag("td", bar(count / most))]
+        for (low, high), count in zip(length_ranges(), card.lengths, strict=True)
+        if count
+    ]
+    longest = card.longest
+    told = tag("p", f"The longest has {longest['words']:,} words: {printable(longest['place'])}.") if longest else None
+    return join(table("Documents by their number of words", ["words", "documents", ""], rows), told)
+
+
+def _counted(caption: str, unit: str, counts: dict[str, int]) -> Html:
+    total = max(sum(counts.values()), 1)
+    rows = [
+        [name, f"{count:,}", f"{count / total:.2%}", tag("td", bar(count / total))] for name, count in counts.items()
+    ]
+    return table(caption, ["", unit, "share", ""], rows)
+
+
+def _phrases(card: Card) -> Html:
+    rows = [[printable(phrase), f"{count:,}"] for phrase, count in card.phrases]
+    return table(f"Runs of {PHRASE_WORDS} words, and how often they occur at least", ["phrase", "count"], rows)
+
+
+def _odd(card: Card) -> Html:
+    if not card.odd:
+        return tag("p", "None.")
+    rows = [[code, kind, name, f"{count:,}"] for code, kind, name, count in card.odd]
+    return table("Characters that prose hardly has", ["code point", "kind", "name", "count"], rows)
+
+
+def _tokenizer(facts: dict[str, Any]) -> Html:
+    rows = [
+        ["unknown tokens", f"{facts['unknown_rate']:.3%}"],
+        ["subwords a word", f"{facts['pieces_per_word']:.2f}"],
+        ["bytes a token", f"{facts['bytes_per_token']:.2f}"],
+    ]
+    return table("How well it fits the start of the corpus", ["", ""], rows)

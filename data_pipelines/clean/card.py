@@ -1,0 +1,140 @@
+"""What a corpus is like, before anyone trains on it: sizes, scripts, repeats, frequent phrases, odd characters."""
+
+# N documents, P hash functions
+
+import unicodedata
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.findings import shorten
+from data_pipelines.clean.near import NUM_HASHES, find_copies, signature
+from data_pipelines.clean.rules import COUNTS, Text
+from data_pipelines.clean.words import ngram_hashes
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.corpus import Document, read_documents
+
+PHRASE_WORDS = 3
+_MAX_PHRASES, _SHOWN = 200_000, 30
+_ODD_KINDS = {
+    "Cc": "control",
+    "Cf": "invisible",
+    "Co": "private use",
+    "Cn": "unassigned",
+    "Cs": "half of a pair",
+}
+
+
+@dataclass
+class Card:
+    documents: int = 0
+    words: int = 0
+    characters: int = 0
+    lengths: list[int] = field(default_factory=lambda: [0] * (len(COUNTS) + 1))
+    """Documents by their number of words; the borders are `rules.COUNTS`."""
+    longest: dict[str, Any] = field(default_factory=dict)
+    scripts: dict[str, int] = field(default_factory=dict)
+    """Letters of each script, such as LATIN or CJK, the most frequent one first."""
+    repeated: int = 0
+    """Documents that repeat an earlier one word for word."""
+    nearly_repeated: int = 0
+    """Documents that nearly repeat an earlier one, by the usual threshold of cleaning."""
+    repeated_lines: int = 0
+    """Lines that occur again within their document."""
+    lines: int = 0
+    phrases: list[tuple[str, int]] = field(default_factory=list)
+    """The most frequent runs of three words, and how often they occur at least."""
+    odd: list[tuple[str, str, str, int]] = field(default_factory=list)
+    """Characters that prose hardly has: code point, kind, name, how often."""
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
+    """Read the corpus once, in memory that hardly grows with it: signatures lie on the disk until they are compared."""
+    card, hashes, characters, phrases = Card(), array("Q"), Counter[str](), Counter[str]()
+    config = CleanConfig()
+    with TemporaryDirectory(prefix="bertkit-card-") as folder:
+        path = Path(folder) / "signatures"
+        with open(path, "wb") as file:
+            for document in read_documents(corpus):
+                text = Text.of(document.text)
+                _count(card, document, text)
+                characters.update(document.text)
+                _count_phrases(phrases, text.words)
+                whole = ngram_hashes(text.hashes_W, len(text.words))
+                hashes.append(int(whole[0]) if len(whole) else 0)
+                file.write(signature(text.hashes_W, config.near_ngram).tobytes())
+                progress(card.characters)
+        if card.documents:
+            signatures_NP = np.memmap(path, np.uint32, "r").reshape(-1, NUM_HASHES)
+            copies = find_copies(signatures_NP, config.near_threshold) >= 0
+            _, first = np.unique(np.frombuffer(hashes, np.uint64), return_index=True)
+            exact = np.ones(card.documents, bool)
+            exact[first] = False
+            card.repeated, card.nearly_repeated = int(exact.sum()), int((copies & ~exact).sum())
+    card.phrases = phrases.most_common(_SHOWN)
+    card.scripts = _scripts(characters)
+    card.odd = _odd(characters)
+    return card
+
+
+def _count(card: Card, document: Document, text: Text) -> None:
+    card.documents += 1
+    card.words += len(text.words)
+    card.characters += len(document.text)
+    card.lengths[bisect_right(COUNTS, len(text.words))] += 1
+    card.lines += len(text.lines)
+    card.repeated_lines += len(text.lines) - len(set(text.lines))
+    if len(text.words) > card.longest.get("words", -1):
+        card.longest = {"words": len(text.words), "place": document.place, "text": shorten(document.text)}
+
+
+def _count_phrases(phrases: Counter[str], words: list[str]) -> None:
+    """In bounded memory: when there are too many, the rarer half is forgotten, so a count is the least it can be."""
+    phrases.update(map(" ".join, zip(*(words[at:] for at in range(PHRASE_WORDS)), strict=False)))
+    if len(phrases) > _MAX_PHRASES:
+        kept = phrases.most_common(_MAX_PHRASES // 2)
+        phrases.clear()
+        phrases.update(dict(kept))
+
+
+def _scripts(characters: Counter[str]) -> dict[str, int]:
+    found = Counter[str]()
+    for character, count in characters.items():
+        if character.isalpha():
+            found[_script(character)] += count
+    return dict(found.most_common())
+
+
+@cache
+def _script(character: str) -> str:
+    """As the Unicode name of a letter begins: LATIN, CYRILLIC, CJK."""
+    return unicodedata.name(character, "UNKNOWN").split()[0]
+
+
+def _odd(characters: Counter[str]) -> list[tuple[str, str, str, int]]:
+    found = []
+    for character, count in characters.most_common():
+        kind = _ODD_KINDS.get(unicodedata.category(character))
+        if character == "\N{REPLACEMENT CHARACTER}":
+            kind = "was unreadable"
+        if kind is not None and character not in "\n\t\r":
+            found.append((f"U+{ord(character):04X}", kind, unicodedata.name(character, ""), count))
+    return found[:_SHOWN]
+
+
+def length_ranges() -> list[tuple[int, int | None]]:
+    """From and to how many words each bar of `Card.lengths` counts."""
+    return [*pairwise([0, *COUNTS]), (COUNTS[-1], None)]
