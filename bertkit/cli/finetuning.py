@@ -41,21 +41,23 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         "  bertkit tag --model runs/ner news.txt > news.conll\n"
         "  zcat news.jsonl.gz | bertkit tag --model runs/ner --input jsonl --output jsonl\n\n"
         "Each line of raw text is tagged by itself. Tags already in the input are ignored.\n"
+        "In the form of the files all else is kept: blank lines, comments, other columns and fields.\n"
         "--output jsonl gives programs one JSON object a line, one for each sentence."
     )
     parser.add_argument("files", metavar="FILE", nargs="*", help="files to tag, also .gz; standard input if none")
     parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument(
         "--input",
-        choices=("auto", "text", "conll", "conllu", "jsonl"),
+        choices=("auto", "text", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "spacy"),
         default="auto",
-        help="form of the files (default: auto, told by their names; else raw text)",
+        help="form of the files (default: auto, told by their names, or columns with tags of the model; else raw text)",
     )
     parser.add_argument(
         "--output",
-        choices=("auto", "conll", "jsonl", "view"),
+        choices=("auto", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "brat", "spacy", "view"),
         default="auto",
-        help="form of the answer (default: auto, a coloured view on a terminal, else CoNLL)",
+        help="form of the answer (default: auto, a coloured view on a terminal, else that of the files; of raw text, "
+        "and of files in several forms, CoNLL)",
     )
     parser.add_argument(
         "--segmenter",

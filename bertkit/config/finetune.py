@@ -16,7 +16,8 @@ class LabeledSection(TaggedConfig):
     errors: Annotated[Literal["strict", "replace"], MAY_CHANGE] = TaggedConfig.errors
 
     train: Annotated[list[str], MAY_CHANGE]
-    """Labeled files (.conllu, .jsonl, other names: CoNLL columns; each also .gz), or datasets: hf:NAME or a folder."""
+    """Labeled files (.conllu, .jsonl, .json, .ann, .spacy, other names: CoNLL columns; each also .gz), or datasets:
+    hf:NAME or a folder."""
 
     dev: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Labeled data to choose the best step by; without any, the last step is taken."""

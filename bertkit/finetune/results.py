@@ -10,7 +10,7 @@ from bertkit.finetune.batches import asking
 from bertkit.finetune.card import tagger_card
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.model_with_loss import ModelWithLoss
-from bertkit.finetune.predict.settings import SETTINGS, settings_bytes
+from bertkit.finetune.predict.settings import SETTINGS, files_settings, settings_bytes
 from bertkit.finetune.score_tables import score_line
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import TuningData
@@ -65,7 +65,8 @@ def finish_seed(
         with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
             save(trained.model.eval(), unfinished, data.start.tokenizer)
             durable.write_file(unfinished / "README.md", tagger_card(recipe, data, found).encode())
-            remembered = settings_bytes(recipe.task, data.form.max_length, data.labeled.settings)
+            known = {**files_settings(recipe.data), **data.labeled.settings}
+            remembered = settings_bytes(recipe.task, data.form.max_length, known)
             durable.write_file(unfinished / SETTINGS, remembered)
         # Last: a seed with scores is a seed that is done.
         durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))

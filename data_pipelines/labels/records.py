@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.schemes import Span, iob2_tags
+from data_pipelines.labels.formats.label_studio import unwrapped
+from data_pipelines.labels.placing import character_spans
+from data_pipelines.labels.schemes import Span, iob2_tags, parse
 from data_pipelines.labels.sentence import Record, Sentence, checked_tag
 from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
 
@@ -23,23 +25,52 @@ def sentences_of_records(
     """Words with tags: {"tokens": [...], "tags": [...]} or {"text": ..., "spans": [{"start":, "end":, "label":}]}."""
     splitter = WordSplitter(SPAN_RULE)
     for record, line in records:
-        yield _sentence_of(record, line, source, config, tagged, splitter)
+        yield _sentence_of(unwrapped(record), line, source, config, tagged, splitter)
 
 
 def texts_of_records(records: Iterable[Record], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
     """Texts with one label: {"text": ..., "label": ...}."""
     for record, line in records:
-        place = f"{source}:{line}"
+        place, record = f"{source}:{line}", unwrapped(record)
         text = _value(record, config.word_column, _TEXT_KEYS, "word_column", place)
         if not isinstance(text, str):
             raise ValueError(f"{place}: the text must be a string, got {type(text).__name__}")
         tags = None
         if tagged or _key(record, config.tag_column, _LABEL_KEYS) in record:
             label = _value(record, config.tag_column, _LABEL_KEYS, "tag_column", place)
+            if isinstance(label, list) and len(label) == 1:
+                (label,) = label
             if isinstance(label, (list, dict)) or label is None or label == "":
                 raise ValueError(f"{place}: a text has one label, got {label!r}")
             tags = [str(label)]
         yield Sentence([text], tags, source, [line])
+
+
+def other_fields(sentence: Sentence) -> dict[str, Any]:
+    """What the record of a sentence holds beside words, text and labels."""
+    record = unwrapped(sentence.record or {})
+    known = {*_WORD_KEYS, *_TAG_KEYS, *_SPAN_KEYS, *_LABEL_KEYS, *_TEXT_KEYS}
+    return {key: value for key, value in record.items() if key not in known}
+
+
+def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfig) -> dict[str, Any]:
+    """The record with the tags of the sentence wherever it has labels: as tags, spans or one label, as it has them."""
+    keys = (config.tag_column, *_TAG_KEYS, *_SPAN_KEYS, *_LABEL_KEYS)
+    tags = sentence.tags or []
+
+    def again(old: Any) -> Any:
+        if isinstance(old, (str, int, float)):
+            return tags[0] if len(tags) == 1 else old
+        if not isinstance(old, list):
+            return old
+        if sentence.offsets is None or (old and isinstance(old[0], str)) or not all(map(parse, tags)):
+            return tags
+        spans = character_spans(sentence)
+        if old and isinstance(old[0], list):
+            return [[start, end, kind] for start, end, kind, _ in spans]
+        return [{"start": start, "end": end, "label": kind} for start, end, kind, _ in spans]
+
+    return {key: again(value) if key in keys else value for key, value in record.items()}
 
 
 def _sentence_of(
@@ -47,7 +78,8 @@ def _sentence_of(
 ) -> Sentence:
     place = f"{source}:{line}"
     words = record.get(_key(record, config.word_column, _WORD_KEYS))
-    if isinstance(words, (list, tuple)):
+    text = record.get("text")
+    if isinstance(words, (list, tuple)) and not _are_places(words, record):
         for word in words:
             if not isinstance(word, str):
                 raise ValueError(f"{place}: a word must be a string, got {word!r}")
@@ -59,16 +91,26 @@ def _sentence_of(
                 raise ValueError(f"{place}: {len(words)} words need as many tags, got {given}")
             tags = [checked_tag(str(tag), place) for tag in tags]
         return Sentence(list(words), tags, source, [line] * len(words))
-    text = record.get("text")
     if not isinstance(text, str):
         raise ValueError(f"{place}: expected tokens (a list of words) or a text; the keys are {', '.join(record)}")
-    offsets = splitter.places(text)
+    offsets = [(word["start"], word["end"]) for word in words] if words else splitter.places(text)
     words = [text[start:end] for start, end in offsets]
     tags = None
     if tagged or _key(record, config.tag_column, _SPAN_KEYS) in record:
         spans = _value(record, config.tag_column, _SPAN_KEYS, "tag_column", place)
         tags = _span_tags(text, offsets, spans, place)
     return Sentence(words, tags, source, [line] * len(words), text, offsets)
+
+
+def _are_places(words: Sequence[Any], record: Mapping[str, Any]) -> bool:
+    """Whether words are given by their places in the text, as Prodigy writes them."""
+    text: Any = record.get("text")
+
+    def is_place(word: Any) -> bool:
+        ends = (word.get("start"), word.get("end")) if isinstance(word, dict) else ()
+        return len(ends) == 2 and all(isinstance(end, int) and 0 <= end <= len(text) for end in ends)
+
+    return isinstance(text, str) and (all(map(is_place, words)) if words else "spans" in record)
 
 
 def _span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place: str) -> list[str]:
@@ -88,20 +130,20 @@ def _span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place:
 
 
 def _character_span(span: Any, length: int, place: str) -> tuple[int, int, str]:
-    if isinstance(span, Mapping):
-        start, end = span.get("start"), span.get("end")
+    if isinstance(span, Mapping):  # doccano writes start_offset
+        start, end = (span.get(key, span.get(f"{key}_offset")) for key in ("start", "end"))
         label = span.get("label", span.get("type"))
     elif isinstance(span, (list, tuple)) and len(span) == 3:
         start, end, label = span
     else:
         start = end = label = None
     whole = isinstance(start, int) and isinstance(end, int) and isinstance(label, str)
-    if not whole or not 0 <= start < end <= length:  # type: ignore[operator]
+    if not whole or not 0 <= start < end <= length:
         raise ValueError(
             f"{place}: a span is {{start, end, label}} or [start, end, label] within the {length} characters of "
             f"the text, got {str(span)[:80]}"
         )
-    return start, end, label  # type: ignore[return-value]
+    return start, end, label
 
 
 def _key(record: Mapping[str, Any], wanted: str, usual: tuple[str, ...]) -> str:

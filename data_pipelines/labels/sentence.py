@@ -1,5 +1,6 @@
 """What labeled files hold: sentences, or records to make them from."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Record = tuple[dict[str, Any], int]
@@ -19,6 +20,10 @@ class Sentence(NamedTuple):
     """The running text, where the source has it."""
     offsets: list[tuple[int, int]] | None = None
     """Start and end of each word in the text, where they are known."""
+    record: Mapping[str, Any] | None = None
+    """What it was read from, where other fields of a record are to be kept."""
+    scores: Mapping[tuple[int, int], float] | None = None
+    """Probability of each span, by its first word and the one after its last, where a model gave the tags."""
 
     def place(self, index: int = 0) -> str:
         return f"{self.source}:{self.lines[index]}" if self.lines else self.source

@@ -4,6 +4,7 @@ Every sentence knows file and line of each word, so that an error about a tag ca
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from data_pipelines.labels.config import TaggedConfig
@@ -15,11 +16,13 @@ from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 
 def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True) -> Iterator[Sentence]:
-    """The sentences of a file (also .gz) of any label format, or of a dataset (hf:NAME or a folder). A file with an
-    unknown suffix is read as CoNLL.
+    """The sentences of a file (also .gz) of any label format, of all .ann files in a folder, or of a dataset (hf:NAME
+    or a folder). A file with an unknown suffix is read as CoNLL.
 
     `split` is the part of a dataset that is read if its name says none. Without `tagged` the tags may be missing.
     """
+    if marked := sorted(map(str, Path(source).glob("*.ann"))):
+        return chain.from_iterable(read_tagged(file, config, tagged=tagged) for file in marked)
     if _is_dataset(source):
         return sentences_of_records(dataset_records(source, split), source, config, tagged)
     found, lines = _format_of(source, ".conll"), _lines(source, config)
@@ -38,7 +41,7 @@ def read_labeled_texts(
         return texts_of_records(dataset_records(source, split), source, config, tagged)
     found, lines = _format_of(source, ".jsonl"), _lines(source, config)
     if not found.records:
-        known = " ".join(suffix for suffix in FORMATS if FORMATS[suffix].records)
+        known = " ".join(name for name in FORMATS if name[0] == "." and FORMATS[name].records)
         raise ValueError(f"{source}: a {suffix_of(source)} file holds no texts with a label; give one of {known}")
     return texts_of_records(found.records(lines, source), source, config, tagged)
 

@@ -15,10 +15,13 @@ from telling import tells
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
-from bertkit.finetune.predict.inputs import format_of, text_inputs, word_inputs
+from bertkit.finetune.predict.inputs import Reading, kind_of, text_inputs, word_inputs
 from bertkit.finetune.predict.settings import SETTINGS
 from bertkit.finetune.train import finetune
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.schemes import to_iob2
+from data_pipelines.labels.tagged import read_tagged
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.lines import Line
 from data_pipelines.vocab.config import TokenizerConfig
@@ -27,6 +30,7 @@ from data_pipelines.vocab.tokenizer import train_tokenizer
 torch.set_num_threads(1)
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+READING = Reading(TaggedConfig(), LABELS)
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +222,80 @@ def test_json_lines_hold_words_tags_spans_offsets_and_confidence(trained, tmp_pa
     }
 
 
+def test_a_file_comes_back_with_nothing_but_its_tags_changed(trained, tmp_path, capsys):
+    """Columns whatever the suffix, CoNLL-U, JSON: line n of the input is line n of the output."""
+    columns = "\n\n# id = 1\nanna  NN O\npaints VB  O\n\n\n-DOCSTART- -X- O\n\nboris NN O\n"
+    tagged = columns.replace("anna  NN O", "anna  NN B-PER").replace("boris NN O", "boris NN B-PER") + "\n"
+    for name in ("a.conll", "a.txt", "a"):
+        (tmp_path / name).write_text(columns)
+        assert run_tag(capsys, "--model", trained, tmp_path / name) == tagged
+    rows = ["# sent_id = x", "1-2 annapaints" + " _" * 8, "1 anna A X _ _ 2 obj _ _", "2 paints B X _ _ 0 root _ _", ""]
+    conllu = "\n".join(row if row[:1] == "#" else row.replace(" ", "\t") for row in rows) + "\n"
+    (tmp_path / "b.conllu").write_text(conllu)
+    out = run_tag(capsys, "--model", trained, tmp_path / "b.conllu")
+    assert out == conllu.replace("A\tX", "A\tB-PER").replace("B\tX", "B\tO")
+    records = [
+        {"id": 7, "tokens": ["anna", "paints"], "ner_tags": ["O", "O"], "other": {"x": [1]}},
+        {"id": 8, "text": "anna paints", "label": [[0, 1, "X"]]},
+    ]
+    (tmp_path / "c.jsonl").write_text("\n" + "\n\n".join(map(json.dumps, records)) + "\n")
+    lines = run_tag(capsys, "--model", trained, tmp_path / "c.jsonl").split("\n")
+    assert [bool(line) for line in lines] == [False, True, False, True, False]
+    first, second = json.loads(lines[1]), json.loads(lines[3])
+    assert first["other"] == {"x": [1]}
+    assert first["ner_tags"] == ["B-PER", "O"] == first["tags"]
+    assert (second["id"], second["label"], second["words"]) == (8, [[0, 4, "PER"]], ["anna", "paints"])
+    (tmp_path / "d.txt").write_text("\nanna\n\n")
+    lines = run_tag(capsys, "--model", trained, "--output", "jsonl", tmp_path / "d.txt").splitlines()
+    assert [json.loads(line)["words"] for line in lines] == [[], ["anna"], []]
+
+
+def test_files_are_read_as_the_training_files_were(tmp_path, tokenizer, capsys):
+    """The export remembers which column holds what."""
+    config = ModernBertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES)
+    bertkit.save(build_encoder(config, 0), tmp_path / "encoder", tokenizer)
+    rows = "1\tanna\tB-PER\tx\n2\tpaints\tO\ty\n\n"
+    (tmp_path / "train.txt").write_text(rows * 20)
+    data = [f"data.train={tmp_path / 'train.txt'}", "data.word_column=2", "data.tag_column=3", "train.epochs=3"]
+    places = [f"model.init={tmp_path / 'encoder'}", f"run.dir={tmp_path / 'run'}", "optim.lr=0.01"]
+    assert finetune(read_finetune_recipe("ner", [*data, *places])) == 0
+    capsys.readouterr()
+    (tmp_path / "new.txt").write_text(rows.replace("B-PER", "O"))
+    assert run_tag(capsys, "--model", tmp_path / "run", tmp_path / "new.txt") == rows
+
+
+@pytest.mark.parametrize("output", ["spans", "doccano", "label-studio", "brat", "conllu"])
+def test_every_output_can_be_learnt_from(trained, tmp_path, capsys, output):
+    text = "anna watches the old house near the station.\n\nBoris, and anna!\n"
+    (tmp_path / "x.txt").write_text(text)
+    out = run_tag(capsys, "--model", trained, "--output", output, tmp_path / "x.txt")
+    file = tmp_path / {"brat": "x.ann", "conllu": "x.conllu", "label-studio": "x.json"}.get(output, "x.jsonl")
+    file.write_text(out)
+    found = read_tagged(str(file), TaggedConfig(tag_column="misc:NER" if output == "conllu" else ""))
+    found = [each for each in found if each.words]
+    again = list(bertkit.Tagger.load(trained).tag_all(each.words for each in found))
+    assert [each.words for each in found] == [each.words for each in again]
+    assert "".join("".join(each.words) for each in found) == "".join(text.split())
+    assert [to_iob2(each.tags) for each in found] == [each.tags for each in again]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--output", "brat", "b.conll"], "--output brat … .txt"),
+        (["--output", "spacy", "a.txt"], "bertkit[spacy]"),
+        (["--input", "label-studio", "a.txt"], "a.txt:1: not JSON"),
+    ],
+)
+def test_what_cannot_be_written_or_read_is_told(trained, tmp_path, capsys, monkeypatch, words, complaint):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("anna\n")
+    Path("b.conll").write_text("anna\tO\n")
+    assert main(["tag", "--model", str(trained), *words]) == 2
+    assert tells(capsys.readouterr().err, complaint)
+
+
 def test_the_view_shows_spans_and_hides_no_control_code(trained, tmp_path, capsys):
     path = tmp_path / "a.txt"
     path.write_text("anna watches\x1b[31m the river\n")
@@ -258,7 +336,7 @@ def test_a_program_that_waits_for_each_answer_gets_it(folder):
 @pytest.mark.parametrize(
     ("read", "kind", "text", "given"),
     [
-        (word_inputs, "text", "a b\n\nc\n", ["a b", "c"]),
+        (word_inputs, "text", "a b\n\nc\n", ["a b", "", "c"]),
         (word_inputs, "conll", "a\tO\nb\tO\n\nc\tO\n", [["a", "b"], ["c"]]),
         (word_inputs, "jsonl", '{"tokens": ["a", "b"]}\n{"text": "c d"}\n', [["a", "b"], "c d"]),
         (text_inputs, "text", "a b\n", ["a b"]),
@@ -268,9 +346,9 @@ def test_a_program_that_waits_for_each_answer_gets_it(folder):
 )
 def test_what_a_format_holds_is_given_to_the_tagger(read, kind, text, given):
     lines = [Line(line, number, True) for number, line in enumerate(text.splitlines(), start=1)]
-    assert list(read(lines, "x", kind)) == given
+    assert [part.given for part in read(lines, "x", kind, READING)] == given
 
 
 def test_columns_of_words_are_no_texts():
     with pytest.raises(ValueError, match=r"x\.conll.*conll holds words"):
-        text_inputs([], "x.conll", format_of("x.conll.gz"))
+        text_inputs([], "x.conll", kind_of("x.conll.gz", READING), READING)

@@ -32,7 +32,7 @@ ROOMS = {
     "data_pipelines/vocab": ["data_pipelines/text", "tokenizers", "numpy", "jieba"],
     "data_pipelines/rows": ["data_pipelines/text", "data_pipelines/vocab", "tokenizers", "numpy"],
     "data_pipelines/masks": ["data_pipelines/rows", "data_pipelines/vocab", "numpy", "torch"],
-    "data_pipelines/labels": ["data_pipelines/text", "datasets", "numpy"],
+    "data_pipelines/labels": ["data_pipelines/text", "datasets", "numpy", "spacy"],
     "data_pipelines/clean": ["data_pipelines/text", "numpy"],
     "data_pipelines/demo": ["data_pipelines/text"],
     "bertkit/model": ["torch"],

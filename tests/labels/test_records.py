@@ -28,7 +28,7 @@ def test_json_lines_with_tokens_or_with_spans(tmp_path):
     ("record", "complaint"),
     [
         ("{", "x.jsonl:1: not JSON"),
-        ("[1]", "x.jsonl:1: expected an object, got list"),
+        ("[1]", "x.jsonl:1: expected an object, got int"),
         ('{"tokens": ["a"], "tags": []}', "1 words.* 0 tags"),
         ('{"tokens": ["a"], "ents": []}', "'tags'.*tokens, ents"),
         ('{"tokens": [1], "tags": ["O"]}', "word.* 1"),

@@ -2,43 +2,58 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from bertkit.finetune.predict.inputs import format_of
+from bertkit.finetune.predict.inputs import Part, kind_of
+from bertkit.finetune.predict.outputs import Answer, Write
 from bertkit.finetune.predict.standard_input import NAME, StandardInput
 from bertkit.finetune.predict.tagger import Tagger
+from bertkit.finetune.tasks.task import Task
 from bertkit.terminal import Update, progress_bar
 from data_pipelines.text.lines import read_lines
 
 
 def tag_files(tagger: Tagger, files: list[str], kind: str, output: str) -> None:
     """Tag files one after the other, or standard input, to standard output."""
-    task = tagger.task
-    if output == "auto":
-        output = "view" if sys.stdout.isatty() and "view" in task.outputs else next(iter(task.outputs))
-    if output not in task.outputs:
-        raise ValueError(f"--output {output}: this model's results are written as {', '.join(task.outputs)}")
-    write = task.outputs[output]
+    task, reading = tagger.task, tagger.reading
+    kinds = [kind_of(file, reading) if kind == "auto" else kind for file in files]
+    kinds = kinds or ["text" if kind == "auto" else kind]
+    write = _writer(task, output, kinds)
 
-    def inputs_of(file: str) -> Iterator[Any]:
-        lines = read_lines(Path(file), "strict", cut_long=False)
-        return task.inputs(lines, file, format_of(file) if kind == "auto" else kind)
+    def parts_of(file: str, kind: str) -> Iterator[Part]:
+        return task.inputs(read_lines(Path(file), "strict", cut_long=False), file, kind, reading)
 
     if files:
-        results = tagger.tag_all(given for file in files for given in inputs_of(file))
+        answers = tagger.answer_all(chain.from_iterable(map(parts_of, files, kinds)))
         with progress_bar("tagging") as update:
-            write(_counted(results, update, task.examples))
+            write(_counted(answers, update, task.examples), reading)
     else:
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
         stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush)
-        inputs = task.inputs(stream.lines(), NAME, "text" if kind == "auto" else kind)
-        write(tagger.tag_all(inputs, must_wait=stream.must_wait))
+        parts = task.inputs(stream.lines(), NAME, kinds[0], reading)
+        write(tagger.answer_all(parts, must_wait=stream.must_wait), reading)
     sys.stdout.flush()
 
 
-def _counted(results: Iterable[Any], update: Update, what: str) -> Iterator[Any]:
-    for number, result in enumerate(results, start=1):
-        yield result
+def _writer(task: Task, output: str, kinds: list[str]) -> Write:
+    """The format that is asked for; else a view on a terminal, that of the files if they have one, or the task's."""
+    if output == "auto":
+        same = kinds[0] if len(set(kinds)) == 1 and kinds[0] in task.outputs else next(iter(task.outputs))
+        output = "view" if sys.stdout.isatty() and "view" in task.outputs else same
+    if output not in task.outputs:
+        raise ValueError(f"--output {output}: this model's results are written as {', '.join(task.outputs)}")
+    if output == "brat" and kinds != ["text"]:
+        raise ValueError(
+            f"--output brat marks places in one file of raw text, got {', '.join(kinds)}; tag one .txt file"
+        )
+    if output == "spacy" and sys.stdout.isatty():
+        raise ValueError("--output spacy is binary; send it to a file: > tagged.spacy")
+    return task.outputs[output]
+
+
+def _counted(answers: Iterable[Answer], update: Update, what: str) -> Iterator[Answer]:
+    for number, answer in enumerate(answers, start=1):
+        yield answer
         if number % 256 == 0:
             update(number, None, f"{number:,} {what}")

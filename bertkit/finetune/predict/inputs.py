@@ -1,51 +1,119 @@
-"""Lines of a file or stream to what a tagger takes: texts, or lists of words. Labels that are there are ignored."""
+"""Lines of a file or stream to what a tagger takes, with all that stands around it. Labels in them are ignored."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.formats import FORMATS
-from data_pipelines.labels.sentence import Record
-from data_pipelines.text.lines import Line, suffix_of
+from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named
+from data_pipelines.labels.formats.conll import has_columns
+from data_pipelines.labels.formats.label_studio import unwrapped
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 Given = str | list[str]
+_LOOKED_AT = 100
 
 
-def format_of(file: str) -> str:
-    """The format that a file's name tells; text where it tells none."""
+def _nothing(tags: list[str]) -> Iterator[str]:
+    return iter(())
+
+
+class Part(NamedTuple):
+    """A stretch of a file: what is given to the tagger, and what else is to be kept."""
+
+    given: Given | None
+    """A text, or words; None where there is nothing to tag."""
+    text: str | None = None
+    """The running text of words, where the file has it."""
+    record: Mapping[str, Any] | None = None
+    """The record that a text or words stand in."""
+    form: LabelFormat | None = None
+    """Whose lines `fill` gives."""
+    fill: Callable[[list[str]], Iterator[str]] = _nothing
+    """The lines of the file as they are, with these tags in them."""
+
+
+class Reading(NamedTuple):
+    """How a model's labeled files were read, and so its files to tag are."""
+
+    config: TaggedConfig
+    labels: Collection[str]
+
+
+def kind_of(file: str, reading: Reading) -> str:
+    """The format that a file's name tells; where it tells none, conll for words in columns with labels of the model,
+    else text."""
     suffix = suffix_of(file)
-    return suffix[1:] if suffix in FORMATS else "text"
+    if suffix in FORMATS and suffix != ".csv":  # which is seldom words in columns
+        return suffix[1:]
+    first = islice(read_lines(Path(file), "replace", cut_long=True), _LOOKED_AT)
+    return "conll" if has_columns(first, *reading) else suffix[1:] if suffix in FORMATS else "text"
 
 
-def word_inputs(lines: Iterable[Line], source: str, kind: str) -> Iterator[Given]:
-    """The words of labeled sentences, or what records hold. Text is a line each, and so is CSV, which is seldom words
-    in columns."""
+def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
+    """The words of labeled sentences, or what records hold. Of text and CSV each line is a text."""
     if kind in ("text", "csv"):
-        return _text_lines(lines)
-    found = FORMATS[f".{kind}"]
+        return (Part(line.text) for line in lines)
+    found = format_named(kind)
     if found.sentences:
-        return (sentence.words for sentence in found.sentences(lines, source, TaggedConfig(), False))
-    assert found.records is not None
-    return _of_records(found.records(lines, source), source)
+        return _of_sentences(found, lines, source, reading)
+    return _of_records(found, lines, source, reading.config)
 
 
-def text_inputs(lines: Iterable[Line], source: str, kind: str) -> Iterator[Given]:
-    """A text a line, or those that records hold."""
+def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
+    """A text a line, or those that records hold. A blank line is no text."""
     if kind == "text":
-        return _text_lines(lines)
-    records = FORMATS[f".{kind}"].records
-    if records is None:
+        return (Part(line.text if line.text.strip() else None) for line in lines)
+    found = format_named(kind)
+    if found.records is None:
         raise ValueError(f"{source}: this model gives a label to a text, but {kind} holds words")
-    return _of_records(records(lines, source), source)
+    return _of_records(found, lines, source, reading.config)
 
 
-def _text_lines(lines: Iterable[Line]) -> Iterator[Given]:
-    return (line.text for line in lines if line.text.strip())
+def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, reading: Reading) -> Iterator[Part]:
+    """What the reader of the format makes of the lines, each sentence with all lines since the one before it."""
+    assert found.sentences is not None
+    fill = found.filler(*reading) if found.filler else None
+    seen: list[Line] = []
+    for sentence in found.sentences(_noted(lines, seen), source, reading.config, False):
+        here = partial(_filled, fill, list(seen), sentence) if fill else _nothing
+        seen.clear()
+        yield Part(sentence.words, sentence.text, form=found, fill=here)
+    yield from _untagged(seen, found)
 
 
-def _of_records(records: Iterable[Record], source: str) -> Iterator[Given]:
+def _of_records(found: LabelFormat, lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Part]:
     """The words of a record where it has them, else its text."""
-    for record, number in records:
-        given = next((record[key] for key in ("tokens", "words", "text") if key in record), None)
+    assert found.records is not None
+    seen: list[Line] = []
+    for record, number in found.records(_noted(lines, seen), source):
+        yield from _untagged([line for line in seen if line.number < number and not line.text.strip()], found)
+        seen.clear()
+        fields = unwrapped(record)
+        wanted = (config.word_column, "tokens", "words", "text")
+        given = next((fields[key] for key in wanted if key in fields), None)
+        if isinstance(given, list) and given and all(isinstance(word, dict) for word in given):
+            given = fields.get("text")
         if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(w, str) for w in given)):
             raise ValueError(f"{source}:{number}: expected tokens (a list of words) or a text")
-        yield given
+        yield Part(given, record=record, form=found)
+    yield from _untagged([line for line in seen if not line.text.strip()], found)
+
+
+def _noted(lines: Iterable[Line], seen: list[Line]) -> Iterator[Line]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def _filled(fill: Fill, lines: list[Line], sentence: Sentence, tags: list[str]) -> Iterator[str]:
+    return fill(lines, sentence._replace(tags=tags))
+
+
+def _untagged(lines: list[Line], found: LabelFormat) -> Iterator[Part]:
+    """Lines without a word: blank ones, comments."""
+    if texts := [line.text for line in lines]:
+        yield Part(None, form=found, fill=lambda tags: iter(texts))

@@ -7,13 +7,27 @@ from typing import Any
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.task import Task
 from data_pipelines import durable
+from data_pipelines.labels.config import TaggedConfig
 
 SETTINGS = "tagging.json"
 """The file that stands beside the model."""
+_COLUMNS = ("word_column", "tag_column", "columns")
 
 
 def settings_bytes(task: str, max_length: int, settings: dict[str, Any]) -> bytes:
     return durable.json_bytes({"format": 1, "task": task, "max_length": max_length, **settings})
+
+
+def files_settings(config: TaggedConfig) -> dict[str, Any]:
+    """Where the training files have their words and tags: files to tag are read alike."""
+    values = {key: getattr(config, key) for key in _COLUMNS}
+    return {"files": {key: value for key, value in values.items() if value}}
+
+
+def read_config(settings: dict[str, Any]) -> TaggedConfig:
+    """How files to tag are read."""
+    found = settings.get("files", {})
+    return TaggedConfig(**{key: found[key] for key in _COLUMNS if key in found})
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """A fine-tuned folder, ready to tag: text or words to one tag a word, or to whatever the folder's task gives."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertkit.finetune.predict.backends import open_model
-from bertkit.finetune.predict.settings import SETTINGS, read_settings, tasks_by_head
+from bertkit.finetune.predict.inputs import Part, Reading
+from bertkit.finetune.predict.outputs import Answer
+from bertkit.finetune.predict.settings import SETTINGS, read_config, read_settings, tasks_by_head
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm, WordEncoder
 from bertkit.hf.folder import check_vocabulary, resolve
@@ -41,6 +44,7 @@ class Tagger:
         check_vocabulary(tokenizer, model.config.vocab_size, path)
         self.labels = model.labels
         self.settings = settings
+        self.reading = Reading(read_config(settings), self.labels)
         self._read = _reader(self.task, settings, path)
         self._encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
@@ -68,6 +72,22 @@ class Tagger:
         """What the task predicts for each sentence, and how sure it is."""
         rows = self.task.rows(sentences, self._encode, self._form)
         return self.task.predict(self._ask, sentences, rows, self.labels, self.settings)
+
+    def answer_all(self, parts: Iterable[Part], must_wait: Callable[[], bool] = lambda: False) -> Iterator[Answer]:
+        """Tag what parts of files hold; those with nothing to tag keep their place."""
+        waiting: deque[Part] = deque()
+
+        def given() -> Iterator[Any]:
+            for part in parts:
+                waiting.append(part)
+                if part.given is not None:
+                    yield part.given
+
+        for result in self.tag_all(given(), must_wait=must_wait):
+            while waiting[0].given is None:
+                yield Answer(waiting.popleft(), None)
+            yield Answer(waiting.popleft(), result)
+        yield from (Answer(part, None) for part in waiting)
 
 
 def _reader(task: Task, settings: dict[str, Any], path: Path) -> Callable[[Any], Sentence]:

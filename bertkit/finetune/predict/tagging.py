@@ -1,16 +1,11 @@
-"""Words with their tags: what a tagger gives back, and how it is printed."""
+"""Words with their tags: what a tagger gives back."""
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bertkit.finetune.answers import Confidence
-from bertkit.terminal import printable
-from data_pipelines.labels.schemes import OUTSIDE, parse, spans_of
+from data_pipelines.labels.schemes import parse, spans_of
 from data_pipelines.labels.sentence import Sentence
-
-_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
 class TaggedSpan(NamedTuple):
@@ -75,49 +70,3 @@ class Tagging:
             text = self.text[slice(*offsets)]
         confidence = (self.span_confidences or {}).get((start, end), min(self.confidences[start:end]))
         return TaggedSpan(kind, start, end, text, confidence, offsets)
-
-
-def write_columns(taggings: Iterable[Tagging]) -> None:
-    """CoNLL: a word and its tag a line, a blank line after each sentence."""
-    for tagging in taggings:
-        print("".join(map(_column_line, tagging.words, tagging.tags)))
-
-
-def write_json(results: Iterable[Any]) -> None:
-    """JSON Lines, whatever the results are, by their `to_json`."""
-    for result in results:
-        print(json.dumps(result.to_json(), ensure_ascii=False))
-
-
-def write_view(taggings: Iterable[Tagging]) -> None:
-    """Text with its spans in colour, the kind behind each; plain tags behind every word."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(soft_wrap=True, highlight=False)
-    colors: dict[str, str] = {}
-
-    def color(kind: str) -> str:
-        return colors.setdefault(kind, _COLORS[len(colors) % len(_COLORS)])
-
-    for tagging in taggings:
-        spans = tagging.spans
-        span_of = {index: span for span in spans for index in range(span.start, span.end)}
-        text = Text()
-        for index, (word, tag) in enumerate(zip(tagging.words, tagging.tags, strict=True)):
-            span = span_of.get(index)
-            text.append(" " if index else "")
-            text.append(printable(word), style=color(span.kind) if span else "")
-            if span and index == span.end - 1:
-                text.append(f" {printable(span.kind)}", style=f"dim {color(span.kind)}")
-            elif not spans and tag != OUTSIDE:
-                text.append(f" {printable(tag)}", style=f"dim {color(tag)}")
-        console.print(text)
-
-
-OUTPUTS = {"conll": write_columns, "jsonl": write_json, "view": write_view}
-
-
-def _column_line(word: str, tag: str) -> str:
-    """One word a line, always: what would break the line or the columns becomes a space."""
-    return f"{' '.join(word.splitlines() or ['']).replace(chr(9), ' ')}\t{tag}\n"

@@ -7,7 +7,8 @@ from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.metrics import gold_tags, label_mistakes, majority_tags, training_labels, word_scores
 from bertkit.finetune.predict.inputs import text_inputs
-from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
+from bertkit.finetune.predict.outputs import TEXT_OUTPUTS
+from bertkit.finetune.predict.tagging import Tagging
 from bertkit.finetune.tasks.task import Column, Task
 from bertkit.finetune.windows import label_targets, text_rows
 from data_pipelines.labels.sentence import Sentence
@@ -57,5 +58,5 @@ CLASSIFICATION = Task(
     reader=lambda settings: _text,
     result=Tagging.of,
     inputs=text_inputs,
-    outputs=OUTPUTS,
+    outputs=TEXT_OUTPUTS,
 )

@@ -9,7 +9,8 @@ from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.predict.inputs import word_inputs
-from bertkit.finetune.predict.tagging import OUTPUTS, Tagging
+from bertkit.finetune.predict.outputs import OUTPUTS
+from bertkit.finetune.predict.tagging import Tagging
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, word_rows
 from data_pipelines.labels.config import TaggedConfig

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import Labeled
+from bertkit.finetune.predict.inputs import Part, Reading
+from bertkit.finetune.predict.outputs import Write
 from bertkit.finetune.windows import Ask, Row, RowForm, WordEncoder
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
@@ -95,8 +97,8 @@ class Task:
     result: Callable[[Sentence, Any, Any], Any]
     """What a user gets: made of a sentence, its prediction, and how sure that is."""
 
-    inputs: Callable[[Iterable[Line], str, str], Iterator[Any]]
-    """How `bertkit tag` reads: lines, the name of their source and its format give what `reader` takes."""
+    inputs: Callable[[Iterable[Line], str, str, Reading], Iterator[Part]]
+    """How `bertkit tag` reads: lines, the name of their source, its format, and how the training files were read."""
 
-    outputs: Mapping[str, Callable[[Iterable[Any]], None]]
+    outputs: Mapping[str, Write]
     """The formats in which `bertkit tag` prints results, the usual one first; "view" is for terminals."""

@@ -1,12 +1,16 @@
 """CoNLL: a word a line, its columns separated by tabs or by spaces, a blank line after each sentence."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.formats import LabelFormat
+from data_pipelines.labels.formats import Fill, LabelFormat
+from data_pipelines.labels.schemes import parse
 from data_pipelines.labels.sentence import Sentence, checked_tag
 from data_pipelines.text.lines import Line
+
+_NO_TAG = {"O", "_", "-", "*", "?", "-X-"}
+"""What files write where a tag is still missing."""
 
 
 def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
@@ -29,7 +33,7 @@ def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagge
             word_at, tag_at = _columns(config, names, width, tagged, f"{source}:{number}")
         if not words and _is_comment(text, separator, width):
             if text.startswith("# global.columns"):
-                names = text.partition("=")[2].lower().split()
+                names = _column_names(text)
             continue
         assert separator is not None
         cells = _cells(text, separator)
@@ -44,6 +48,98 @@ def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagge
         numbers.append(number)
     if words:
         yield Sentence(words, tags if tagged else None, source, numbers)
+
+
+def fill_columns(config: TaggedConfig, labels: Collection[str]) -> Fill:
+    """Puts tags into the column of tags. A file whose last column holds other things than tags gets a column more."""
+    names = [name.lower() for name in config.columns]
+    separator, tag_at = "", 0
+
+    def fill(lines: Sequence[Line], sentence: Sentence) -> Iterator[str]:
+        nonlocal names, separator, tag_at
+        tags = dict(zip(sentence.lines, sentence.tags or (), strict=True))
+        for line in lines:
+            if line.text.startswith("# global.columns"):
+                names = _column_names(line.text)
+        if not separator:
+            words = [line.text for line in lines if line.number in tags]
+            separator = _separator(words[0])
+            rows = [_cells(text, separator) for text in words]
+            tag_at = _column_to_fill(config, names, rows, labels, sentence.place())
+        for text, number, _ in lines:
+            yield _filled(text, separator, tag_at, tags[number]) if number in tags else text
+        if lines[-1].text.strip():
+            yield ""  # the file ends without the blank line that ends a sentence
+
+    return fill
+
+
+def write_columns(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[str]:
+    """A word and its tag a line, always: what would break the line or the columns becomes a space."""
+    for sentence in sentences:
+        rows = zip(sentence.words, sentence.tags or (), strict=True)
+        yield "".join(f"{one_line(word)}\t{tag}\n" for word, tag in rows) + "\n"
+
+
+def has_columns(lines: Iterable[Line], config: TaggedConfig, labels: Collection[str]) -> bool:
+    """Whether lines are words in columns, each with a tag that is among the labels."""
+    rows = [
+        _cells(line.text, _separator(line.text))
+        for line in lines
+        if line.text.strip() and not line.text.startswith(("-DOCSTART-", "# "))
+    ]
+    widths = {len(row) for row in rows}
+    if len(widths) != 1 or widths == {1}:
+        return False
+    names = [name.lower() for name in config.columns]
+    try:
+        tag_at = column_of(config.tag_column or "-1", names, widths.pop(), "tag_column", "")
+    except ValueError:
+        return False
+    return all(row[tag_at] in _NO_TAG or _is_label(row[tag_at], labels) for row in rows)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.splitlines() or [""]).replace("\t", " ")
+
+
+def _column_to_fill(
+    config: TaggedConfig, names: list[str], rows: list[list[str]], labels: Collection[str], place: str
+) -> int:
+    """The column of tags; one more than there are for a new one."""
+    width = len(rows[0])
+    wanted = config.tag_column
+    if wanted and wanted in (str(width + 1), *names[width : width + 1]):
+        return width
+    if wanted and wanted != "-1":
+        return column_of(wanted, names, width, "tag_column", place)
+    tags = [row[-1] for row in rows if row[-1] not in _NO_TAG]
+    has_tags = width > 1 and (not tags or any(_is_label(tag, labels) for tag in tags))
+    return width - 1 if has_tags else width
+
+
+def _is_label(tag: str, labels: Collection[str]) -> bool:
+    """Whether the tag is one of the labels, or would be in their scheme."""
+    parsed = parse(tag)
+    return tag in labels or (parsed is not None and f"B-{parsed[1]}" in labels)
+
+
+def _filled(text: str, separator: str, tag_at: int, tag: str) -> str:
+    """The line with another cell there; between cells all stays as it is."""
+    parts = re.split("(\t)" if separator == "\t" else "( +)", text)
+    cells = [index for index in range(0, len(parts), 2) if separator == "\t" or parts[index]]
+    if tag_at == len(cells):
+        return f"{text.rstrip(' ') if separator == ' ' else text}{separator}{tag}"
+    parts[cells[tag_at]] = tag
+    return "".join(parts)
+
+
+def _separator(text: str) -> str:
+    return "\t" if "\t" in text else " "
+
+
+def _column_names(text: str) -> list[str]:
+    return text.partition("=")[2].lower().split()
 
 
 def _is_comment(text: str, separator: str | None, width: int) -> bool:
@@ -85,4 +181,4 @@ def column_of(wanted: str, names: list[str], width: int, key: str, place: str) -
     raise ValueError(f"{place}: {key}={wanted}: {known}")
 
 
-CONLL = LabelFormat(sentences=read_columns)
+CONLL = LabelFormat(sentences=read_columns, filler=fill_columns, write=write_columns)

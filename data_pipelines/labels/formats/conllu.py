@@ -1,11 +1,12 @@
 """CoNLL-U: the syntactic words of Universal Dependencies."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.formats import LabelFormat
-from data_pipelines.labels.formats.conll import column_of
+from data_pipelines.labels.formats import Fill, LabelFormat
+from data_pipelines.labels.formats.conll import column_of, one_line
+from data_pipelines.labels.schemes import OUTSIDE, parse
 from data_pipelines.labels.sentence import Sentence, checked_tag
 from data_pipelines.text.lines import Line
 
@@ -16,8 +17,7 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
     """The sentences. Lines for multiword ranges (3-4) and empty nodes (3.1) hold no word of their own and are
     skipped."""
     word_at = column_of(config.word_column or "form", COLUMNS, len(COLUMNS), "word_column", source)
-    name, _, key = (config.tag_column or "upos").partition(":")
-    tag_at = column_of(name, COLUMNS, len(COLUMNS), "tag_column", source)
+    tag_at, key = _tag_column(config.tag_column or "upos", source)
     sentence = Sentence([], [] if tagged else None, source, [])
     text, spaces = None, list[str]()
     for line, number, _ in lines:
@@ -53,13 +53,60 @@ def _written(words: list[str], spaces: list[str]) -> str | None:
     return text.strip() if "" in spaces else None
 
 
+def fill_conllu(config: TaggedConfig, labels: Collection[str]) -> Fill:
+    """Puts tags into their column, or under their key of FEATS or MISC."""
+    tag_at, key = _tag_column(config.tag_column or "upos", "")
+
+    def fill(lines: Sequence[Line], sentence: Sentence) -> Iterator[str]:
+        tags = dict(zip(sentence.lines, sentence.tags or (), strict=True))
+        for text, number, _ in lines:
+            yield _filled(text, tag_at, key, tags[number]) if number in tags else text
+        if lines[-1].text.strip():
+            yield ""  # the file ends without the blank line that ends a sentence
+
+    return fill
+
+
+def write_conllu(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[str]:
+    """Word and tag, and the text where it is known. Without another column in the settings, spans are NER=... in MISC,
+    and plain tags stand as upos."""
+    for sentence in sentences:
+        tags = sentence.tags or []
+        usual = "misc:NER" if all(map(parse, tags)) else "upos"
+        tag_at, key = _tag_column(config.tag_column or usual, sentence.source)
+        if sentence.text is not None:
+            yield f"# text = {one_line(sentence.text)}\n"
+        starts = {start for start, _ in sentence.offsets or ()}
+        ends = [end for _, end in sentence.offsets or ()] or [-1] * len(tags)
+        for number, (word, tag, end) in enumerate(zip(sentence.words, tags, ends, strict=True), start=1):
+            misc = "SpaceAfter=No" if end in starts else "_"
+            row = "\t".join([str(number), one_line(word) or "_", *["_"] * 7, misc])
+            yield _filled(row, tag_at, key, tag) + "\n"
+        yield "\n"
+
+
+def _tag_column(wanted: str, source: str) -> tuple[int, str]:
+    """The column with the tags, and the key inside it, if any."""
+    name, _, key = wanted.partition(":")
+    return column_of(name, COLUMNS, len(COLUMNS), "tag_column", source), key
+
+
 def _inner_value(value: str, key: str) -> str:
     """The value of one key of FEATS or MISC; _ where the word has none."""
-    for part in value.split("|"):
-        name, _, inner = part.partition("=")
-        if name == key:
-            return inner
-    return "_"
+    return dict(part.partition("=")[::2] for part in value.split("|")).get(key, "_")
 
 
-CONLLU = LabelFormat(sentences=read_conllu)
+def _filled(text: str, tag_at: int, key: str, tag: str) -> str:
+    cells = text.split("\t")
+    if not key:
+        cells[tag_at] = tag
+    elif tag not in (OUTSIDE, "_") or _inner_value(cells[tag_at], key) != "_":
+        parts = [] if cells[tag_at] == "_" else cells[tag_at].split("|")
+        at = next((index for index, part in enumerate(parts) if part.partition("=")[0] == key), len(parts))
+        parts[at : at + 1] = [f"{key}={tag}"]
+        in_order = COLUMNS[tag_at] == "feats"  # which must be sorted
+        cells[tag_at] = "|".join(sorted(parts, key=str.lower) if in_order else parts)
+    return "\t".join(cells)
+
+
+CONLLU = LabelFormat(sentences=read_conllu, filler=fill_conllu, write=write_conllu)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from data_pipelines.labels.formats import LabelFormat
-from data_pipelines.labels.formats.conll import read_columns
+from data_pipelines.labels.formats.conll import fill_columns, read_columns
 from data_pipelines.labels.sentence import Record
 from data_pipelines.text.lines import Line
 
@@ -22,4 +22,4 @@ def _records(lines: Iterable[Line], source: str, delimiter: str) -> Iterator[Rec
 
 
 CSV = LabelFormat(sentences=read_columns, records=partial(_records, delimiter=","))
-TSV = LabelFormat(sentences=read_columns, records=partial(_records, delimiter="\t"))
+TSV = LabelFormat(sentences=read_columns, records=partial(_records, delimiter="\t"), filler=fill_columns)

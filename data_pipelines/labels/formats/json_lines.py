@@ -1,7 +1,10 @@
-"""JSON Lines: one object a line."""
+"""JSON Lines: one object a line; or one list of objects, which Label Studio and others write."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
 
 from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.sentence import Record
@@ -9,16 +12,47 @@ from data_pipelines.text.lines import Line
 
 
 def json_records(lines: Iterable[Line], source: str) -> Iterator[Record]:
-    for text, number, _ in lines:
-        if not text.strip():
-            continue
-        try:
-            record = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{source}:{number}: not JSON: {error}") from None
-        if not isinstance(record, dict):
-            raise ValueError(f"{source}:{number}: expected an object, got {type(record).__name__}")
-        yield record, number
+    lines = iter(lines)
+    for line in lines:
+        if line.text.lstrip().startswith("["):
+            yield from _listed(chain([line], lines), source)
+        elif line.text.strip():
+            yield _object(_parsed(line.text, 0, source, line.number)[0], f"{source}:{line.number}"), line.number
+
+
+def json_object(values: dict[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False) + "\n"
+
+
+def _listed(lines: Iterable[Line], source: str) -> Iterator[Record]:
+    """The objects of a list that may go over many lines, each with the line on which it begins."""
+    held = list(lines)
+    text = "\n".join(line.text for line in held)
+    at, number = text.index("[") + 1, held[0].number
+    counted = 0
+    while True:
+        at = re.compile(r"[\s,]*").match(text, at).end()  # type: ignore[union-attr]
+        number, counted = number + text.count("\n", counted, at), at
+        if text[at : at + 1] == "]":
+            if text[at + 1 :].strip():
+                raise ValueError(f"{source}:{number}: more stands after the end of the list")
+            return
+        value, at = _parsed(text, at, source, number)
+        yield _object(value, f"{source}:{number}"), number
+
+
+def _parsed(text: str, at: int, source: str, number: int) -> tuple[Any, int]:
+    """A value and where it ends; a line by itself must end there too."""
+    try:
+        return (json.loads(text), len(text)) if at == 0 else json.JSONDecoder().raw_decode(text, at)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{source}:{number}: not JSON: {error}") from None
+
+
+def _object(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: expected an object, got {type(value).__name__}")
+    return value
 
 
 JSON_LINES = LabelFormat(records=json_records)

@@ -1,0 +1,116 @@
+"""Results to files: in the format of the input with nothing but the tags changed, or in another one."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from bertkit.finetune.predict.inputs import Part, Reading
+from bertkit.finetune.predict.tagging import Tagging
+from bertkit.terminal import printable
+from data_pipelines.labels.formats import format_named
+from data_pipelines.labels.records import relabeled
+from data_pipelines.labels.schemes import OUTSIDE
+from data_pipelines.labels.sentence import Sentence
+
+_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+class Answer(NamedTuple):
+    """A part of the input with its result; None where there was nothing to tag."""
+
+    part: Part
+    result: Any
+
+
+Write = Callable[[Iterable[Answer], Reading], None]
+
+
+def write_rows(answers: Iterable[Answer], reading: Reading, name: str) -> None:
+    """A word a line. Lines of a file of the same format come back as they were, with the tags in their column."""
+    form = format_named(name)
+    assert form.write is not None
+    for part, result in answers:
+        if part.form is not None and part.form.filler is form.filler:
+            for line in part.fill([] if result is None else result.tags):
+                print(line)
+        elif result is not None and (result.words or not isinstance(part.given, str)):
+            _emit(form.write([_sentence(part, result)], reading.config))
+
+
+def write_file(answers: Iterable[Answer], reading: Reading, name: str, texts: bool = False) -> None:
+    """Whatever the format makes of all sentences."""
+    form = format_named(name)
+    write = form.write_texts if texts else form.write
+    assert write is not None
+    _emit(write((_sentence(part, result) for part, result in answers if result is not None), reading.config))
+
+
+def write_json(answers: Iterable[Answer], reading: Reading) -> None:
+    """JSON Lines, whatever the results are, by their `to_json`. Other fields that a record had are kept, and so are
+    blank lines; a blank line of text is an object without words."""
+    for part, result in answers:
+        if result is not None:
+            kept = {} if part.record is None else relabeled(part.record, _sentence(part, result), reading.config)
+            print(json.dumps({**kept, **result.to_json()}, ensure_ascii=False))
+        elif part.form is None:
+            print(json.dumps(Tagging([], [], [], "", []).to_json()))
+        elif part.form.records:
+            print(*part.fill([]), sep="\n")
+
+
+def write_view(answers: Iterable[Answer], reading: Reading) -> None:
+    """Text with its spans in colour, the kind behind each; plain tags behind every word."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    colors: dict[str, str] = {}
+
+    def color(kind: str) -> str:
+        return colors.setdefault(kind, _COLORS[len(colors) % len(_COLORS)])
+
+    for _, tagging in answers:
+        if tagging is None or not tagging.words:
+            continue
+        spans = tagging.spans
+        span_of = {index: span for span in spans for index in range(span.start, span.end)}
+        text = Text()
+        for index, (word, tag) in enumerate(zip(tagging.words, tagging.tags, strict=True)):
+            span = span_of.get(index)
+            text.append(" " if index else "")
+            text.append(printable(word), style=color(span.kind) if span else "")
+            if span and index == span.end - 1:
+                text.append(f" {printable(span.kind)}", style=f"dim {color(span.kind)}")
+            elif not spans and tag != OUTSIDE:
+                text.append(f" {printable(tag)}", style=f"dim {color(tag)}")
+        console.print(text)
+
+
+OUTPUTS: dict[str, Write] = {
+    **{name: partial(write_rows, name=name) for name in ("conll", "conllu")},
+    "jsonl": write_json,
+    **{name: partial(write_file, name=name) for name in ("spans", "doccano", "label-studio", "brat", "spacy")},
+    "view": write_view,
+}
+TEXT_OUTPUTS: dict[str, Write] = {
+    "conll": OUTPUTS["conll"],
+    "jsonl": write_json,
+    **{name: partial(write_file, name=name, texts=True) for name in ("doccano", "label-studio")},
+    "view": write_view,
+}
+
+
+def _emit(pieces: Iterable[str | bytes]) -> None:
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(piece)
+        else:
+            print(piece, end="")
+
+
+def _sentence(part: Part, result: Tagging) -> Sentence:
+    text = part.text if result.text is None else result.text
+    return Sentence(result.words, result.tags, "", [], text, result.offsets, part.record, result.span_confidences)

@@ -1,0 +1,44 @@
+"""Tags of words to spans of characters: where each word stands in a text, and what the spans of a sentence cover."""
+
+from data_pipelines.labels.schemes import parse, spans_of
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.word_splitting import Places, written_out
+
+CharacterSpan = tuple[int, int, str, float | None]
+"""Start, end, kind, and its probability where a model found it."""
+
+
+def placed(sentence: Sentence) -> Sentence:
+    """The sentence with a text and the places of its words; words that never had a text are written out as one."""
+    if sentence.text is not None and sentence.offsets is not None:
+        return sentence
+    for text in (sentence.text, written_out(sentence.words), " ".join(sentence.words)):
+        offsets = None if text is None else _places(sentence.words, text)
+        if offsets is not None:
+            return sentence._replace(text=text, offsets=offsets)
+    raise AssertionError("words stand in their own text")
+
+
+def character_spans(sentence: Sentence) -> list[CharacterSpan]:
+    """The spans of a sentence that has places. Plain tags, such as parts of speech, mark none and are refused."""
+    assert sentence.offsets is not None
+    tags = sentence.tags or []
+    plain = next((tag for tag in tags if parse(tag) is None), None)
+    if plain is not None:
+        raise ValueError(f"{plain!r} is a tag of a word, not of a span; write conll, conllu or jsonl instead")
+    places, scores = sentence.offsets, sentence.scores or {}
+    return [
+        (places[start][0], places[end - 1][1], kind, scores.get((start, end))) for kind, start, end in spans_of(tags)
+    ]
+
+
+def _places(words: list[str], text: str) -> Places | None:
+    """Where the words stand one after the other; None if one of them does not."""
+    places, at = [], 0
+    for word in words:
+        start = text.find(word, at)
+        if start < 0:
+            return None
+        at = start + len(word)
+        places.append((start, at))
+    return places
