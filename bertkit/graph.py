@@ -27,13 +27,14 @@ class Graph:
     """Nodes in the order of computation. `graph("Add", x, y)` appends one and gives the name of its result; an argument
     that is a number or an array becomes a constant."""
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module | None = None):
         self.inputs: list[str] = []
         """Names of the inputs, each (batch, length) of whole numbers."""
         self.nodes: list[Node] = []
         self.weights: dict[str, np.ndarray] = {}
         """Weights by their names in the model, those of linear layers transposed; and constants."""
-        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        named = () if model is None else model.named_parameters()
+        self._names = {id(parameter): name for name, parameter in named}
         self._reused: dict[Any, str] = {}
 
     def __call__(self, op: str, *inputs: Any, **attributes: Any) -> str:

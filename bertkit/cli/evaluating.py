@@ -38,7 +38,7 @@ def _evaluate(arguments: Namespace) -> None:
 
     from_flags(EvaluateConfig, arguments), from_flags(TaggedConfig, arguments)  # are the values fine?
     _check_sources(source for source in arguments.corpus if not Path(source).is_file())
-    check_named(arguments.model)
+    check_named(arguments.model, graph=True)
 
     from bertkit.finetune.tasks import TASKS
     from bertkit.hf.models import load_outline

@@ -54,6 +54,11 @@ def export(parser: ArgumentParser) -> Run:
         choices=("transformers", "onnx"),
         help="what opens it: transformers (default), or onnxruntime, which needs no torch",
     )
+    parser.add_argument("--int8", action="store_true", help="also onnx/model_quantized.onnx, if --check finds it good")
+    parser.add_argument("--check", metavar="FILE", help="labeled file that the model has not seen, to measure int8 by")
+    parser.add_argument(
+        "--max-loss", type=float, default=0.3, metavar="X", help="points that int8 may lose on it (default: 0.3)"
+    )
     return _export
 
 
@@ -123,14 +128,24 @@ def _check_places(source: str, folder: Path) -> None:
 
 
 def _export(arguments: Namespace) -> None:
+    if arguments.int8 and arguments.format == "transformers":
+        raise ValueError("--int8 needs --format onnx")
+    if arguments.int8 != (arguments.check is not None):
+        raise ValueError("--int8 and --check FILE belong together: a loss that nobody measures goes unnoticed")
+    if not 0 <= arguments.max_loss < 100:
+        raise ValueError(f"--max-loss must lie in [0, 100), got {arguments.max_loss}")
+    if arguments.check is not None and not Path(arguments.check).is_file():
+        raise ValueError(f"--check: there is no file {arguments.check!r}")
     if arguments.format == "transformers":
         _copy(arguments)
         return
     _check_places(arguments.source, arguments.folder)
 
     from bertkit.ship.export import export_onnx
+    from bertkit.ship.gate import Gate
 
-    model = export_onnx(arguments.source, arguments.folder)
+    gate = Gate(arguments.check, arguments.max_loss) if arguments.int8 else None
+    model = export_onnx(arguments.source, arguments.folder, gate)
     print(f"{type(model).__name__} as an ONNX graph → {arguments.folder}")
 
 

@@ -68,7 +68,10 @@ ROOMS = {
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/masks", "data_pipelines/labels"),
         *("numpy", "torch", "accelerate", "rich"),
     ],
-    "bertkit/ship": ["bertkit/hf", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"],
+    "bertkit/ship": [
+        *("bertkit/hf", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"),
+        "data_pipelines/labels/config.py",  # how the file of the gate is read
+    ],
     "bertkit/report": [
         *("bertkit/config", "bertkit/hf", "bertkit/evaluate", "bertkit/pretrain", "bertkit/finetune"),
         *("data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),

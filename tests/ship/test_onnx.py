@@ -2,23 +2,21 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from parity import ragged_batch
+from shipped import config_of, model_of
 from small_model import save_small_model
 from tiny import TINY, TINY_MODERN
 
 import bertkit
 from bertkit.cli import main
 from bertkit.graph import HIDDEN
-from bertkit.hf.config import read_config, write_config
 from bertkit.hf.folder import FULL
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.hf.onnx import OnnxModel, open_graph
-from bertkit.model import build_encoder
 from bertkit.model.families import FAMILIES, family_of
 from bertkit.model.heads import HEADS
 from bertkit.ship.export import export_onnx
@@ -37,25 +35,6 @@ OTHERS = {
     "relu": replace(TINY, hidden_act="relu"),
     "one type": replace(TINY, type_vocab_size=1),
 }
-
-
-def config_of(model_type):
-    """A small one, with all that is special to the type."""
-    base = TINY if MODEL_TYPES[model_type].config is type(TINY) else TINY_MODERN
-    values = write_config(replace(base, model_type=model_type, pad_token_id=1))
-    return read_config(values, model_type, Path("config.json"))
-
-
-def model_of(config, kind):
-    """With weights far from their small beginnings, so that a wrong sign or scale would show."""
-    encoder = build_encoder(config, 0)
-    model = encoder
-    if kind != "bare":
-        model = HEADS[kind](encoder, ["a", "b", "c"]) if HEADS[kind].takes_labels else HEADS[kind](encoder)
-    generator = torch.Generator().manual_seed(1)
-    for parameter in model.parameters():
-        parameter.data.add_(0.2 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
 
 
 def session_of(model):
@@ -136,7 +115,8 @@ def test_the_folder_has_the_layout_that_others_expect(masked_lm, tmp_path, capsy
     assert main(["export", str(masked_lm), str(tmp_path / "out"), "--format", "onnx"]) == 0
     assert "MaskedLM" in capsys.readouterr().out
     written = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert written == {FULL, "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert written >= {FULL, "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert not [name for name in written if name.endswith(".safetensors")]
     assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
     found = open_graph(tmp_path / "out")
     assert (found.kind, found.config.max_position_embeddings) == ("masked-lm", 16)

@@ -1,4 +1,4 @@
-"""Taggers with random weights, to be shipped: their answers are clear, so that rounding decides none."""
+"""Models with random weights, to be shipped: the answers of taggers are clear, so that rounding decides none."""
 
 import json
 from dataclasses import replace
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tiny import TINY, TINY_MODERN
 
 import bertkit
+from bertkit.hf.config import read_config, write_config
+from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.model import build_encoder
 from bertkit.model.heads import HEADS
 from data_pipelines.text.config import CorpusConfig
@@ -19,6 +22,25 @@ WORDS = (
     *("Anna", "Émile", "paints", "draws", "the", "old", "new", "house", "houses", "near", "station", "in", "Wien,"),
     *("Zürich;", "don't", "12.5", "U.S.", "—", "東京", "naïve"),
 )
+
+
+def config_of(model_type):
+    """A small one, with all that is special to the type."""
+    base = TINY if MODEL_TYPES[model_type].config is type(TINY) else TINY_MODERN
+    values = write_config(replace(base, model_type=model_type, pad_token_id=1))
+    return read_config(values, model_type, Path("config.json"))
+
+
+def model_of(config, kind):
+    """With weights far from their small beginnings, so that a wrong sign or scale would show."""
+    encoder = build_encoder(config, 0)
+    model = encoder
+    if kind != "bare":
+        model = HEADS[kind](encoder, ["a", "b", "c"]) if HEADS[kind].takes_labels else HEADS[kind](encoder)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
 
 
 def generated_sentences(count: int, longest: int = 60, seed: int = 0) -> list[str]:
