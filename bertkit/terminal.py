@@ -40,7 +40,8 @@ def progress_bar(title: str) -> Iterator[Update]:
             nonlocal last
             if time.monotonic() - last >= _LOG_EVERY:
                 last = time.monotonic()
-                share = f" {min(done / total, 1):.0%}" if total else ""
+                # An estimate that turned out too small tells nothing more.
+                share = f" {done / total:.0%}" if total and done <= total else ""
                 print(f"{title}{share} {note}", file=sys.stderr, flush=True)
 
         yield log

@@ -59,6 +59,8 @@ INJECTED = {
     34: "no locks, disks that fail or are full, too few open files, names that cannot be used",
     35: "another number of threads on a resume",
     36: "models, batches and vocabularies beyond the memory",
+    37: "weights, numbers, words and ids that mean something else",
+    38: "a gzip bomb, a line of 200 MB",
     39: "an export killed half-way",
     40: "a busy machine while minutes become steps",
 }

@@ -34,7 +34,7 @@ from data_pipelines.text.corpus import check_unchanged, fingerprint_sources, rea
 from data_pipelines.text.digest import check_hashes, file_hash
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.extend import extend_tokenizer
-from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from data_pipelines.vocab.tokenizer import Tokenizer, check_no_gaps, load_tokenizer, train_tokenizer
 
 _EXTEND_DOCUMENTS = 20_000
 _REPORT = "extension.txt"
@@ -190,6 +190,8 @@ def _tokenizer_folder(
 ) -> Path:
     """The tokenizer that is given, trained on the corpus, or given and extended by the corpus."""
     given = init or _local(section.path)
+    if given is not None and init is None:
+        check_no_gaps(load_tokenizer(given), given)
     if given is not None and not section.extend:
         return given
     config = part(section, TokenizerConfig)

@@ -7,7 +7,7 @@ from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats.label_studio import unwrapped
 from data_pipelines.labels.placing import character_spans
 from data_pipelines.labels.schemes import Span, iob2_tags, parse
-from data_pipelines.labels.sentence import Record, Sentence, checked_tag
+from data_pipelines.labels.sentence import Record, Sentence, check_word, checked_tag
 from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
 
 _WORD_KEYS = ("tokens", "words", "sentence", "form")
@@ -83,6 +83,8 @@ def _sentence_of(
         for word in words:
             if not isinstance(word, str):
                 raise ValueError(f"{place}: a word must be a string, got {word!r}")
+            if tagged:
+                check_word(word, place)
         tags = None
         if tagged or _key(record, config.tag_column, _TAG_KEYS) in record:
             tags = _value(record, config.tag_column, _TAG_KEYS, "tag_column", place)

@@ -33,3 +33,9 @@ def checked_tag(tag: str, place: str) -> str:
     if not tag or tag.isspace():
         raise ValueError(f"{place}: the tag is empty")
     return tag
+
+
+def check_word(word: str, place: str) -> None:
+    """In labeled data a word that is not there is a slip; in text to be tagged it gets its tag."""
+    if not word:
+        raise ValueError(f"{place}: the word is empty; remove it and its tag, or write the word")

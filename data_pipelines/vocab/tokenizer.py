@@ -112,11 +112,30 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
     backend = _from_vocabulary(file, values) if file.name == "vocab.txt" else _from_json(file)
     if not backend.get_vocab_size():
         raise ValueError(f"{file} has an empty vocabulary")
+    _check_double_ids(backend, file)
     settings = settings._replace(padding=backend.padding, truncation=backend.truncation)
     # Where there is no limit, transformers writes a huge number.
     limit = values.get("model_max_length")
     max_length = int(limit) if isinstance(limit, (int, float)) and 0 < limit < 2**31 else None
     return Tokenizer(backend, _special_ids(backend, values), max_length, settings)
+
+
+def check_no_gaps(tokenizer: Tokenizer, path: Path) -> None:
+    """Refuse a vocabulary with ids that no token has, for a model that would get weights for them."""
+    ids = set(tokenizer.backend.get_vocab().values())
+    if len(ids) < tokenizer.vocab_size:
+        gap = next(index for index in range(tokenizer.vocab_size) if index not in ids)
+        raise ValueError(
+            f"{path} has {len(ids):,} tokens, but ids up to {tokenizer.vocab_size - 1}; the first that no token has is "
+            f"{gap}. Number the tokens from 0 on without gaps"
+        )
+
+
+def _check_double_ids(backend: Backend, file: Path) -> None:
+    token_of: dict[int, str] = {}
+    for token, index in backend.get_vocab().items():
+        if token_of.setdefault(index, token) != token:
+            raise ValueError(f"{file}: {token_of[index]!r} and {token!r} have the same id {index}; give each its own")
 
 
 def _frame(backend: Backend) -> None:

@@ -1,8 +1,14 @@
 """Whatever stands on the command line is done, or refused by name in one line before anything heavy happens."""
 
+import json
+
 import pytest
+from telling import tells
 
 from bertkit.cli import main
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
+from data_pipelines.vocab.tokenizer import train_tokenizer
 
 NUMBERS = {
     "train.steps": ["-1", "nan", "inf", "1.5", "ten", "1" + "0" * 20, "1" + "0" * 400, "-0x10", ""],
@@ -50,6 +56,69 @@ def test_a_wrong_number_is_refused_by_its_key(tmp_path, tried, capsys, key):
         assert len(said) < 600, "a huge value is not repeated in full"
         assert not (tmp_path / "run").exists()
         tried()
+
+
+MEANT = {
+    "data.corpus=text.txt@-1": "'text.txt' … (0, 1000] … -1",
+    "data.corpus=text.txt@nan": "'text.txt' … (0, 1000] … nan",
+    "data.corpus=[text.txt@inf]": "'text.txt' … (0, 1000] … inf",
+    "data.corpus=text.txt train.minutes=1:30": "train.minutes … 1:30 … 90",
+    "data.corpus=text.txt train.steps=010": "train.steps … 010 … 10",
+    "data.corpsu=text.txt": "'data.corpsu' … 'data.corpus'",
+    "data.corpus=text.txt train.steps=" + "9" * 5000: "train.steps … (5,002 characters)",
+    "data.corpus=text.txt run.seed=" + "9" * 5000: "run.seed … (5,002 characters)",
+    "data.corpus=text.txt optim.betas=0.9," + "9" * 5000: "optim.betas[1] … (5,002 characters)",
+}
+
+
+@pytest.mark.parametrize("changes", MEANT, ids=lambda changes: changes[:40])
+@pytest.mark.parametrize("written", ["command", "recipe"])
+def test_what_was_meant_is_told(tmp_path, monkeypatch, tried, capsys, changes, written):
+    """Row 37: whether the value stands on the command line or in a recipe."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("anna paints the old house")
+    words = changes.split(" ")
+    if written == "recipe":
+        lines = [f"{section}:\n  {key}: {value}\n" for section, key, value in map(_parts, words)]
+        (tmp_path / "mine.yaml").write_text("base: bert-mini\n" + "".join(lines))
+    assert main(["pretrain", *(["mine.yaml"] if written == "recipe" else ["bert-mini", *words])]) == 2
+    said = capsys.readouterr().err.strip()
+    assert tells(said, MEANT[changes]), said
+    assert "\n" not in said
+    assert len(said) < 600
+    assert not (tmp_path / "runs").exists()
+    tried()
+
+
+def _parts(change: str) -> tuple[str, str, str]:
+    key, _, value = change.partition("=")
+    section, _, key = key.partition(".")
+    return section, key, f"[{value}]" if key == "betas" else value
+
+
+def double_ids(vocabulary: dict[str, int]) -> None:
+    vocabulary["[UNK]"] = vocabulary["[MASK]"]
+
+
+def leave_a_gap(vocabulary: dict[str, int]) -> None:
+    vocabulary[max(vocabulary, key=vocabulary.__getitem__)] = 5000
+
+
+@pytest.mark.parametrize(("damage", "told"), [(double_ids, "[MASK]"), (leave_a_gap, "5000")])
+def test_a_tokenizer_with_double_ids_or_gaps_is_refused(home, tmp_path, tried, capsys, damage, told):
+    """Row 37: before rows are made with it."""
+    corpus = CorpusConfig(corpus=[str(home.corpus)])
+    train_tokenizer(corpus, TokenizerConfig(vocab_size=120), tmp_path / "tokenizer")
+    file = tmp_path / "tokenizer" / "tokenizer.json"
+    content = json.loads(file.read_bytes())
+    damage(content["model"]["vocab"])
+    file.write_text(json.dumps(content))
+    assert main([*home.argv(tmp_path / "run"), f"tokenizer.path={tmp_path / 'tokenizer'}"]) == 2
+    said = capsys.readouterr().err
+    assert str(tmp_path / "tokenizer") in said
+    assert told in said
+    assert not (tmp_path / "run" / "run.json").exists()
+    tried()
 
 
 TYPOS = {

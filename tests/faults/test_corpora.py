@@ -88,8 +88,10 @@ from data_pipelines.rows.prepare import prepare
 from data_pipelines.vocab.tokenizer import train_tokenizer
 corpus = CorpusConfig(corpus=[sys.argv[1]])
 train_tokenizer(corpus, TokenizerConfig(vocab_size=200, sample_mb=int(sys.argv[3])), sys.argv[2] + "/tokenizer")
-prepare(corpus, sys.argv[2] + "/tokenizer", PrepareConfig(), sys.argv[2] + "/rows")
-print(int(most_memory()))
+told = set()
+report = lambda now: told.add(now.tokens)
+prepare(corpus, sys.argv[2] + "/tokenizer", PrepareConfig(), sys.argv[2] + "/rows", report=report)
+print(int(most_memory()), len(told))
 """
 
 
@@ -110,15 +112,37 @@ def test_a_line_of_50_megabytes_takes_no_more_memory_than_a_page(tmp_path, tried
             folder = tmp_path / f"{name}-{size}"
             folder.mkdir()
             (folder / name).write_text(shapes[name](size), encoding="utf-8")
-            peaks.append(peak(folder / name, folder, sample_mb=5 if count == 1 else 60))
+            peaks.append(peak(folder / name, folder, sample_mb=5 if count == 1 else 60)[0])
         # A JSON line is one record, which must be held to be read: the text, its bytes and the line.
         assert peaks[1] <= peaks[0] + 300, (name, peaks)
         tried()
 
 
-def peak(corpus: Path, folder: Path, sample_mb: int) -> int:
-    """Megabytes."""
+@counts(everyday=1, full=2)
+@pytest.mark.timeout(3600)
+def test_a_gzip_bomb_and_a_huge_line_take_no_more_memory_than_a_page(tmp_path, tried, count):
+    """Row 38: a thousand times larger than its file, or a line of 200 MB; and the progress moves."""
+    text = "anna paints the old house "
+    sizes = {"bomb.txt.gz": 10**9, "line.txt": 2 * 10**8} if count > 1 else {"bomb.txt.gz": 2 * 10**7}
+    for name, size in sizes.items():
+        found = []
+        for number, chars in enumerate((10**5, size)):
+            folder = tmp_path / f"{name}-{number}"
+            folder.mkdir()
+            with gzip.open(folder / name, "wt") if name.endswith(".gz") else open(folder / name, "w") as file:
+                for _ in range(chars // 10**5):
+                    file.write(text * (10**5 // len(text)) + ("\n\n" if name.endswith(".gz") else ""))
+            found.append(peak(folder / name, folder, sample_mb=5))
+        (small, _), (large, num_told) = found
+        assert large <= small + 300, (name, found)
+        assert num_told > 5, "progress moves"
+        tried()
+
+
+def peak(corpus: Path, folder: Path, sample_mb: int) -> tuple[int, int]:
+    """Megabytes, and how often the preparation told of its progress."""
     command = [sys.executable, "-c", PEAK, str(corpus), str(folder), str(sample_mb)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    megabytes, num_told = map(int, done.stdout.split())
+    return megabytes, num_told

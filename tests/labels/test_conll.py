@@ -35,8 +35,8 @@ def test_document_starts_and_comments_are_passed_over_and_hashtags_are_words(tmp
     assert [s.words for s in read(tmp_path / "y.conll", text)] == [["#tag", "#"]]
 
 
-def test_empty_and_odd_words_of_a_file_with_tabs_are_words(tmp_path):
-    words = ["", "\u200b", "\u00a0", "שלום", "👨‍👩‍👧", "a b"]
+def test_odd_words_of_a_file_with_tabs_are_words(tmp_path):
+    words = ["\u200b", "\u00a0", "שלום", "👨‍👩‍👧", "a b"]
     text = "".join(f"{word}\tO\n" for word in words)
     assert read(tmp_path / "x.conll", text)[0].words == words
 
@@ -47,6 +47,7 @@ def test_empty_and_odd_words_of_a_file_with_tabs_are_words(tmp_path):
         ("a\tO\nb\tO\tO\n", {}, r"x.conll:2: 3 columns.*line 1.* 2.*tabs"),
         ("a O\n\nb\n", {}, r"x.conll:3: 1 column.*line 1.* 2.*spaces"),
         ("a\tO\nb\t\n", {}, r"x.conll:2: the tag is empty"),
+        ("a\tO\n\tO\n", {}, r"x.conll:2: the word is empty"),
         ("a\tO\n", {"tag_column": "3"}, r"x.conll:1: tag_column=3.* 2 columns"),
         ("a\tO\n", {"tag_column": "0"}, r"tag_column=.* 1.* -1"),
         ("a\tO\n", {"tag_column": "ner"}, r"x.conll:1: tag_column=ner"),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import Fill, LabelFormat
 from data_pipelines.labels.schemes import parse
-from data_pipelines.labels.sentence import Sentence, checked_tag
+from data_pipelines.labels.sentence import Sentence, check_word, checked_tag
 from data_pipelines.text.lines import Line
 
 _NO_TAG = {"O", "_", "-", "*", "?", "-X-"}
@@ -44,6 +44,7 @@ def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagge
             )
         if tagged:
             tags.append(checked_tag(cells[tag_at], f"{source}:{number}"))
+            check_word(cells[word_at], f"{source}:{number}")
         words.append(cells[word_at])
         numbers.append(number)
     if words:

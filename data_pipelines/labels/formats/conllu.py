@@ -7,7 +7,7 @@ from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import Fill, LabelFormat
 from data_pipelines.labels.formats.conll import column_of, one_line
 from data_pipelines.labels.schemes import OUTSIDE, parse
-from data_pipelines.labels.sentence import Sentence, checked_tag
+from data_pipelines.labels.sentence import Sentence, check_word, checked_tag
 from data_pipelines.text.lines import Line
 
 COLUMNS = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
@@ -41,6 +41,7 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
         sentence.lines.append(number)
         spaces.append("" if "SpaceAfter=No" in cells[9].split("|") else " ")
         if sentence.tags is not None:
+            check_word(cells[word_at], f"{source}:{number}")
             tag = _inner_value(cells[tag_at], key) if key else checked_tag(cells[tag_at], f"{source}:{number}")
             sentence.tags.append(tag)
     if sentence.words:
