@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults test-ranks fuzz soak clean
+.PHONY: help demo test lint bench test-faults test-ranks test-plans fuzz soak clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -34,6 +34,9 @@ test-faults: $(READY) ## Run the fault tests with their full counts and print th
 
 test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compare with one
 	$(BIN)/python -m pytest -m ranks tests/gpu
+
+test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs
+	$(BIN)/python -m pytest -m plans tests/gpu
 
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz

@@ -105,16 +105,17 @@ def _varlen_kernel(values: Tensor, window: int | None) -> Callable[..., Tensor] 
     """The fused kernel that takes a whole pack of such values; None where torch has none."""
     if not values.is_cuda:
         return None
-    return _KERNELS[_name_of_kernel(values.dtype, values.shape[-1], window is not None, values.device.index)]
+    wide = not values.shape[-1] <= _MOST_CHANNELS  # a size that a compiler under FSDP does not know as a number
+    return _KERNELS[_name_of_kernel(values.dtype, wide, window is not None, values.device.index)]
 
 
 @torch.compiler.assume_constant_result
-def _name_of_kernel(dtype: torch.dtype, head_size: int, windowed: bool, device: int | None) -> str:
-    if dtype in (torch.float16, torch.bfloat16) and head_size <= _MOST_CHANNELS and _capability(device) >= (8, 0):
+def _name_of_kernel(dtype: torch.dtype, wide: bool, windowed: bool, device: int | None) -> str:
+    if dtype in (torch.float16, torch.bfloat16) and not wide and _capability(device) >= (8, 0):
         return "flash"
     if not windowed and dtype != torch.float64:
         return "efficient"
-    _tell_slow(dtype, head_size)
+    _tell_slow(dtype)
     return "none"
 
 
@@ -124,11 +125,10 @@ def _capability(device: int | None) -> tuple[int, int]:
 
 
 @functools.cache
-def _tell_slow(dtype: torch.dtype, head_size: int) -> None:
+def _tell_slow(dtype: torch.dtype) -> None:
     log.warning(
-        f"attention with a window in {str(dtype).removeprefix('torch.')}, {head_size} channels a head, has no fused "
-        "kernel on this GPU and is slow: train.precision=bf16 has one, on a GPU of compute capability 8.0 or more and "
-        f"with at most {_MOST_CHANNELS} channels"
+        f"attention with a window in {str(dtype).removeprefix('torch.')} is slow, as it has no fused kernel here: "
+        f"train.precision=bf16 has one, of compute capability 8.0 on, for up to {_MOST_CHANNELS} channels a head"
     )
 
 

@@ -167,6 +167,8 @@ def _answers(local_rank: int, num_devices: int) -> list[tuple[Any, str, Any]]:
         "current_device": lambda: local_rank,
         "set_device": lambda device: None,
         "get_device_capability": lambda device=None: (9, 0),
+        "get_rng_state": lambda device=None: torch.empty(16, dtype=torch.uint8),
+        "set_rng_state": lambda state, device=None: None,
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
         "Stream": _Stream,

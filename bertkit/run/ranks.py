@@ -89,7 +89,11 @@ def wrap(
     sharded = accelerator.distributed_type == DistributedType.FSDP
     if sharded:
         _choose_shards(accelerator, model)
-    if compiled:
+    if compiled and sharded:
+        # FSDP gathers weights before each layer, where a graph of the whole model would break.
+        for layer in _layers(model):
+            layer.forward = torch.compile(layer.forward, dynamic=True)
+    elif compiled:
         model.compile(dynamic=True)
     wrapped, *others = accelerator.prepare(model, *optimizers)
     if sharded:
@@ -106,12 +110,15 @@ def _choose_shards(accelerator: Accelerator, model: nn.Module) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     plugin = accelerator.state.fsdp_plugin
-    layers = {type(layer).__name__ for part in model.modules() if isinstance(part, nn.ModuleList) for layer in part}
-    plugin.transformer_cls_names_to_wrap = sorted(layers)
+    plugin.transformer_cls_names_to_wrap = sorted({type(layer).__name__ for layer in _layers(model)})
     if accelerator.mixed_precision == "bf16":
         # Autocast, as under DDP, decides which results are bf16; casting what enters a layer would round its angles.
         plugin.mixed_precision_policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         model.forward = accelerator.autocast()(model.forward)
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    return [layer for part in model.modules() if isinstance(part, nn.ModuleList) for layer in part]
 
 
 class Evaluation(NamedTuple):

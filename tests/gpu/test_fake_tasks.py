@@ -1,4 +1,4 @@
-"""Fine-tuning, evaluation and compiled models as a GPU would run them."""
+"""Fine-tuning and evaluation as a GPU would run them."""
 
 from pathlib import Path
 
