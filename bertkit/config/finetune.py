@@ -32,6 +32,12 @@ class LabeledSection(TaggedConfig):
     """Longest window in subwords, and never more than the model has positions for. Longer sentences are cut into
     overlapping windows."""
 
+    stride: CountOrZero = 0
+    """Subwords from the beginning of one window to that of the next, at most a window; 0: half a window."""
+
+    train_windows: Count = 16
+    """Most windows of a long text that train together, evenly spread over it. Scores and predictions read all."""
+
     pieces: Literal["first", "all"] = "first"
     """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
     are read off the first."""
@@ -149,7 +155,8 @@ class TuneRunSection:
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
     task: str
-    """What is learned: tagging (a tag for each word) or classification (a label for each text)."""
+    """What is learned: tagging (a tag for each word), classification (a label for each text), multi-label (any number
+    of labels), pairs (a label for two texts), regression (a number for a text) or similarity (a number for two)."""
 
     data: LabeledSection
     model: StartSection = field(default_factory=StartSection)

@@ -49,6 +49,11 @@ def predict_labels(
     ]
 
 
+def text_logits(ask: Ask, texts: Sequence[Sentence], rows: Sequence[Row]) -> np.ndarray:
+    """(N, K) for N texts: the mean of each text's windows."""
+    return word_logits(ask, [1] * len(texts), rows)
+
+
 def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:
     """Whose rules hold. Our spans are IOB2. A folder of another maker does not say whether its B- and I- are IOB1 or
     IOB2, so its tags stay as they are, unless its labels can only be BIOES."""

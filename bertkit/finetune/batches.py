@@ -16,11 +16,13 @@ from data_pipelines.masks.plan import Plan, share_of_rank
 
 def collate(rows: Sequence[Row]) -> PackedBatch:
     """Lay rows end to end."""
-    lengths = np.array([len(row.ids_L) for row in rows], np.int64)
-    borders = np.zeros(len(rows) + 1, np.int64)
+    lengths = np.array([length for row in rows for length in row.lengths or (len(row.ids_L),)], np.int64)
+    borders = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=borders[1:])
+    sizes = np.array([len(row.ids_L) for row in rows], np.int64)
     num_answers = [len(row.index_M) for row in rows]
-    target_index = np.concatenate([row.index_M for row in rows]) + np.repeat(borders[:-1], num_answers)
+    target_index = np.concatenate([row.index_M for row in rows]) + np.repeat(np.cumsum(sizes) - sizes, num_answers)
+    together = any(row.lengths for row in rows)
     return PackedBatch(
         input_ids=_joined([row.ids_L for row in rows]),
         position_ids=torch.from_numpy(np.arange(borders[-1]) - np.repeat(borders[:-1], lengths)),
@@ -29,6 +31,7 @@ def collate(rows: Sequence[Row]) -> PackedBatch:
         target_index=torch.from_numpy(target_index),
         target_ids=_joined([row.target_M for row in rows]),
         token_type_ids=_joined([row.type_L for row in rows]),
+        target_group=torch.from_numpy(np.repeat(np.arange(len(rows)), num_answers)) if together else None,
     )
 
 
@@ -48,8 +51,31 @@ def training_batches(
         drawn = plan.rows_of_step(step)
         order = np.argsort(lengths[drawn.row_ids], kind="stable")
         drawn = drawn._replace(row_ids=drawn.row_ids[order], epochs=drawn.epochs[order])
-        mine = [rows[index] for index in share_of_rank(drawn, *share).row_ids.tolist()]
-        yield step, [_pinned(collate(mine[at : at + micro_batch])) for at in range(0, len(mine), micro_batch)]
+        rank, ranks = share
+        shares = [[rows[i] for i in share_of_rank(drawn, each, ranks).row_ids.tolist()] for each in range(ranks)]
+        yield step, [_pinned(collate(part)) for part in micro_batches(shares, rank, micro_batch)]
+
+
+def micro_batches(shares: Sequence[Sequence[Row]], rank: int, most: int) -> list[Sequence[Row]]:
+    """The rows of one rank in parts of at most `most` windows, unless a single row has more; as many parts as every
+    other rank, because sharded ranks compute each of them together."""
+    parts_of_ranks = [_cut(rows, most) for rows in shares]
+    parts = parts_of_ranks[rank]
+    while len(parts) < max(map(len, parts_of_ranks)):
+        at = max(range(len(parts)), key=lambda index: len(parts[index]))
+        half = len(parts[at]) // 2
+        parts[at : at + 1] = [parts[at][:half], parts[at][half:]]
+    return parts
+
+
+def _cut(rows: Sequence[Row], most: int) -> list[Sequence[Row]]:
+    parts, start, held = [], 0, 0
+    for index, row in enumerate(rows):
+        if index > start and held + row.num_windows > most:
+            parts.append(rows[start:index])
+            start, held = index, 0
+        held += row.num_windows
+    return [*parts, rows[start:]]
 
 
 def _pinned(batch: PackedBatch) -> PackedBatch:

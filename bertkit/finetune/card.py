@@ -25,7 +25,7 @@ def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any])
         "```python",
         "import bertkit",
         "",
-        'print(bertkit.Tagger.load("PATH/TO/THIS/FOLDER").tag("Some text."))',
+        f'print(bertkit.Tagger.load("PATH/TO/THIS/FOLDER").tag({data.task.example}))',
         "```",
         "",
         f'It opens in transformers too: `pipeline("{data.task.pipeline}", model="PATH/TO/THIS/FOLDER")`.',

@@ -3,7 +3,7 @@ model to compare with."""
 
 import statistics
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from data_pipelines.labels.schemes import Reading, spans_of
@@ -49,6 +49,44 @@ def word_scores(gold: Tags, predicted: Tags) -> dict[str, Any]:
     return {"accuracy": right.total() / max(words, 1), "macro_f1": macro_f1, "words": words, "tags": tags}
 
 
+def label_set_scores(gold: Tags, predicted: Tags) -> dict[str, Any]:
+    """Texts with any number of labels: each label given, missed or made up counts once, and those of each label as
+    "tags"; "exact" is the share of texts that have just the right labels."""
+    right = Counter(label for a, b in zip(gold, predicted, strict=True) for label in set(a) & set(b))
+    made, given = (Counter(label for labels in part for label in labels) for part in (predicted, gold))
+    tags = _by_kind(right, made, given)
+    exact = sum(set(a) == set(b) for a, b in zip(gold, predicted, strict=True)) / max(len(gold), 1)
+    macro_f1 = sum(scores["f1"] for scores in tags.values()) / max(len(tags), 1)
+    return {**_shares(right.total(), made.total(), given.total()), "macro_f1": macro_f1, "exact": exact, "tags": tags}
+
+
+def number_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
+    """The share of the variance that is explained (below 0: worse than the mean of `gold` for all), the correlations of
+    the values and of their ranks, and the mean error."""
+    error = [b - a for a, b in zip(gold, predicted, strict=True)]
+    mean = statistics.fmean(gold)
+    variance = sum((value - mean) ** 2 for value in gold)
+    return {
+        "r2": 1 - sum(value * value for value in error) / variance if variance else 0.0,
+        "pearson": _correlation(gold, predicted),
+        "spearman": _correlation(_ranks(gold), _ranks(predicted)),
+        "mean_error": statistics.fmean(map(abs, error)),
+    }
+
+
+def _correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """0 where one of the two is always the same."""
+    return statistics.correlation(a, b) if len(set(a)) > 1 and len(set(b)) > 1 else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """From 1; equals share the mean of theirs."""
+    order = sorted(values)
+    first = {value: index for index, value in reversed(list(enumerate(order)))}
+    count = Counter(order)
+    return [first[value] + (count[value] + 1) / 2 for value in values]
+
+
 def unknown_word_scores(gold: Tags, predicted: Tags, words: Tags, known: Container[str]) -> dict[str, float]:
     """Accuracy on the words that the training data does not have, and how many they are."""
     hits = [
@@ -68,6 +106,22 @@ def label_mistakes(sentences: Sequence[Sentence], predicted: list[list[str]], mo
         for index in worst_sentences(gold, predicted, most)
     ]
     return {"confusions": confusions(gold, predicted), "worst": worst}
+
+
+def text_mistakes(
+    texts: Sequence[Sentence], predicted: Sequence[Any], wrong: Sequence[float], shown: Callable[[Any], str], most: int
+) -> list[dict[str, Any]]:
+    """The texts with the largest numbers in `wrong`, beside what is right and what was predicted."""
+    order = sorted((index for index in range(len(texts)) if wrong[index]), key=lambda index: (-wrong[index], index))
+    return [
+        {
+            "place": texts[index].place(),
+            "words": [" | ".join(texts[index].words)],
+            "gold": [", ".join(texts[index].tags or ())],
+            "predicted": [shown(predicted[index])],
+        }
+        for index in order[:most]
+    ]
 
 
 def confusions(gold: Tags, predicted: Tags, most: int = 20) -> list[tuple[str, str, int]]:

@@ -28,10 +28,20 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Any) -> Tensor:
         # Not through the method below, around which FSDP gathers weights once more.
-        return self._loss(self.model.target_logits(batch), batch.target_ids, self.weights_K)
+        logits_MK = self.model.target_logits(batch)
+        if batch.target_group is not None:
+            logits_MK = _mean_by_group(logits_MK, batch.target_group, len(batch.target_ids))
+        return self._loss(logits_MK, batch.target_ids, self.weights_K)
 
     def target_logits(self, batch: Any) -> Tensor:
         return self.model.target_logits(batch)
+
+
+def _mean_by_group(logits_MK: Tensor, group_M: Tensor, num_groups: int) -> Tensor:
+    sum_GK = logits_MK.new_zeros(num_groups, logits_MK.shape[1]).index_add(0, group_M, logits_MK)
+    # Counted like this, because bincount makes the host wait for a GPU.
+    count_G = logits_MK.new_zeros(num_groups).index_add(0, group_M, logits_MK.new_ones(len(group_M)))
+    return sum_GK / count_G[:, None]
 
 
 def cross_entropy(logits_MK: Tensor, target_M: Tensor, weights_K: Tensor | None) -> Tensor:
@@ -41,7 +51,8 @@ def cross_entropy(logits_MK: Tensor, target_M: Tensor, weights_K: Tensor | None)
 def class_weights(rows: Sequence[Row], num_labels: int) -> Tensor:
     """More for rare labels, by the root of their rarity, so that the mean weight of an answer is 1."""
     targets = [row.target_M for row in rows if row.target_M is not None]
-    counts_K = np.bincount(np.concatenate(targets), minlength=num_labels)
+    targets_M = np.concatenate(targets)
+    counts_K = np.bincount(targets_M, minlength=num_labels) if targets_M.ndim == 1 else targets_M.sum(axis=0)
     weights_K = 1 / np.sqrt(np.maximum(counts_K, 1))
     return torch.tensor(weights_K * counts_K.sum() / (weights_K * counts_K).sum(), dtype=torch.float32)
 

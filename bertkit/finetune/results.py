@@ -1,5 +1,6 @@
 """A trained model to its scores and its export, and several seeds to their mean and the best one."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from bertkit.finetune.score_tables import score_line
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import TuningData
 from bertkit.hf import save
+from bertkit.model.heads import ModelWithHead
 from bertkit.run.folder import EXPORT
 from bertkit.run.log import RunLog
 from bertkit.run.ranks import Trainable, agree_on, evaluating
@@ -62,15 +64,22 @@ def finish_seed(
     if trainable.accelerator.is_main_process:
         trained = ModelWithLoss(data.start.build(seed), data.task)
         restore_state(trained, (), weights)
+        settings = data.task.finished(trained.model, data.labeled.settings)
+        _name_problem(trained.model, data.task.problem_type)
         with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
             save(trained.model.eval(), unfinished, data.start.tokenizer)
             durable.write_file(unfinished / "README.md", tagger_card(recipe, data, found).encode())
-            known = {**files_settings(recipe.data), **data.labeled.settings}
-            remembered = settings_bytes(recipe.task, data.form.max_length, known)
-            durable.write_file(unfinished / SETTINGS, remembered)
+            known = {**files_settings(recipe.data), **settings}
+            durable.write_file(unfinished / SETTINGS, settings_bytes(recipe.task, data.form, known))
         # Last: a seed with scores is a seed that is done.
         durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))
     trainable.accelerator.wait_for_everyone()
+
+
+def _name_problem(model: ModelWithHead, problem_type: str | None) -> None:
+    if problem_type is not None:
+        carried = {**model.config.carried, "problem_type": problem_type}
+        model.config = dataclasses.replace(model.config, carried=carried)
 
 
 def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:
@@ -79,19 +88,29 @@ def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:
     seeds = [json.loads((seed_folder(recipe, seed) / SCORES).read_bytes()) for seed in recipe.run.seeds]
     best = max(seeds, key=lambda found: found["dev"][name]) if "dev" in seeds[0] else seeds[0]
     results: dict[str, Any] = {"task": recipe.task, "score": name, "best_seed": best["seed"], "seeds": seeds}
+    baselines = _baseline_scores(data)
     for part in ("dev", "test"):
         if part in seeds[0]:
             mean, deviation = mean_and_deviation(found[part][name] for found in seeds)
-            sentences = data.sentences(part)
-            guesses = data.task.baselines(data.labeled, sentences)
-            baselines = {key: data.task.score(data.labeled, sentences, guess) for key, guess in guesses.items()}
-            results[part] = {"mean": mean, "deviation": deviation, "baselines": baselines}
+            results[part] = {"mean": mean, "deviation": deviation, "baselines": baselines[part]}
     source = seed_folder(recipe, best["seed"]) / EXPORT
     with durable.replacing_folder(folder / EXPORT) as unfinished:
         shutil.copytree(source, unfinished, dirs_exist_ok=True)
     durable.replace_file(folder / SCORES, durable.json_bytes(results))
     results["export"] = str(folder / EXPORT)
     return results
+
+
+def _baseline_scores(data: TuningData) -> dict[str, dict[str, Scores]]:
+    """Of dev and test, which are guessed at once: some baselines have to be fitted first."""
+    dev, test = data.labeled.dev, data.labeled.test
+    guesses = data.task.baselines(data.labeled, [*dev, *test]) if dev or test else {}
+    parts = {"dev": (dev, slice(None, len(dev))), "test": (test, slice(len(dev), None))}
+    return {
+        part: {name: data.task.score(data.labeled, sentences, guess[here]) for name, guess in guesses.items()}
+        for part, (sentences, here) in parts.items()
+        if sentences
+    }
 
 
 def seed_folder(recipe: FinetuneRecipe, seed: int) -> Path:

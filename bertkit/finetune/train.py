@@ -154,7 +154,7 @@ def _greeting(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int,
     start = f"resuming from step {step} of" if step else "training"
     origin = f"from {recipe.model.init}" if recipe.model.init else f"from scratch, shaped like {recipe.model.like}"
     sentences, rows = data.labeled.train, data.rows["train"]
-    longer = len(rows) - len(sentences)
+    longer = sum(row.num_windows for row in rows) - len(sentences)
     windows = f" ({longer:,} further windows of long ones)" if longer else ""
     return (
         f"seed {seed}: {start} {steps.total} steps of {steps.batch}, {origin}; "

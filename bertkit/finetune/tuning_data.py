@@ -11,7 +11,7 @@ from bertkit.config.finetune import LabeledSection, TuneSection
 from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.start import Start
 from bertkit.finetune.tasks.task import Task
-from bertkit.finetune.windows import Row, RowForm, WordEncoder
+from bertkit.finetune.windows import Row, RowForm, WordEncoder, joined_rows
 from bertkit.run.folder import read_facts, write_facts
 from bertkit.run.ranks import agree_on
 from data_pipelines.labels.sentence import Sentence
@@ -41,13 +41,16 @@ class Steps(NamedTuple):
 def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: LabeledSection) -> TuningData:
     """Words to subwords to rows, once for all seeds."""
     encode = WordEncoder(start.tokenizer)
-    form = RowForm.of(start.tokenizer, min(section.max_length, start.config.max_position_embeddings))
+    form = RowForm.of(start.tokenizer, start.config, section.max_length, section.stride)
     learnt = form._replace(all_subwords=section.pieces == "all")
     number = {label: index for index, label in enumerate(labeled.labels)}
+    train = task.rows(labeled.train, encode, learnt)
+    if task.pools_windows:
+        train = joined_rows(train, section.train_windows)
     rows = {
         "train": [
-            row._replace(target_M=task.targets(row, labeled.train[row.sentence], number))
-            for row in task.rows(labeled.train, encode, learnt)
+            row._replace(target_M=task.targets(row, labeled.train[row.sentence], number, labeled.settings))
+            for row in train
         ],
         "dev": task.rows(labeled.dev, encode, form),
         "test": task.rows(labeled.test, encode, form),

@@ -8,11 +8,12 @@ has most context.
 # K labels
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertkit.model.config import EncoderConfig
 from data_pipelines.labels.schemes import inside_of
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import Tokenizer
@@ -45,6 +46,12 @@ class Row(NamedTuple):
     """The right answers, in training."""
     type_L: np.ndarray | None = None
     """Which of two texts each subword is of, 0 or 1, where a task reads pairs."""
+    lengths: tuple[int, ...] | None = None
+    """How long its windows are, where it holds several that answer together."""
+
+    @property
+    def num_windows(self) -> int:
+        return len(self.lengths or (0,))
 
 
 MAX_TOKENS = 4096
@@ -63,13 +70,26 @@ class RowForm(NamedTuple):
     max_length: int
     all_subwords: bool = False
     """Whether all subwords of a word answer, not just the first."""
+    stride: int = 0
+    """Subwords from one window to the next; 0 for half a window."""
+    between: np.ndarray = np.zeros(0, np.int64)
+    """What stands between two texts."""
+    has_types: bool = False
+    """Whether the encoder tells the second text from the first."""
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, max_length: int, all_subwords: bool = False) -> "RowForm":
+    def of(cls, tokenizer: Tokenizer, config: EncoderConfig, max_length: int, stride: int = 0) -> "RowForm":
         special = tokenizer.special
         ends = ([] if index is None else [index] for index in (special.cls_id, special.sep_id))
         before, after = (np.array(end, np.int64) for end in ends)
-        return cls(before, after, max_length, all_subwords)
+        return cls(
+            before=before,
+            after=after,
+            max_length=min(max_length, config.max_position_embeddings),
+            stride=stride,
+            between=_between(tokenizer, after),
+            has_types=getattr(config, "type_vocab_size", 0) > 1,
+        )
 
     @property
     def room(self) -> int:
@@ -77,6 +97,15 @@ class RowForm(NamedTuple):
 
     def row_ids(self, ids: np.ndarray) -> np.ndarray:
         return np.concatenate((self.before, ids, self.after))
+
+
+def _between(tokenizer: Tokenizer, usual: np.ndarray) -> np.ndarray:
+    """The special tokens that a tokenizer puts between two texts: BERT one, RoBERTa two."""
+    encoding = tokenizer.backend.encode("a", "b")
+    texts = encoding.sequence_ids
+    if None not in texts or not {0, 1} <= set(texts):
+        return usual
+    return np.array(encoding.ids[texts.index(1) - texts[: texts.index(1)][::-1].index(0) : texts.index(1)], np.int64)
 
 
 class WordEncoder:
@@ -152,11 +181,55 @@ def text_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm)
     return [
         Row(form.row_ids(one.ids_P[start : start + form.room]), np.zeros(1, int), np.zeros(1, int), index)
         for index, one in enumerate(encode([sentence.words for sentence in sentences]))
-        for start in window_starts(len(one.ids_P), form.room)
+        for start in window_starts(len(one.ids_P), form)
     ]
 
 
-def label_targets(row: Row, sentence: Sentence, number: Mapping[str, int]) -> np.ndarray:
+def pair_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
+    """A row for each pair of texts, which answers at its first token. What is too long is cut at the end of the longer
+    text."""
+    encoded = encode([[text] for sentence in sentences for text in sentence.words])
+    room = form.room - len(form.between)
+    rows = []
+    for index in range(len(sentences)):
+        first, second = (one.ids_P for one in encoded[2 * index : 2 * index + 2])
+        second = second[: max(room - len(first), room // 2)]
+        parts = [form.before, first[: room - len(second)], form.between, second, form.after]
+        type_L = np.repeat([0, 0, 0, 1, 1], list(map(len, parts))) if form.has_types else None
+        rows.append(Row(np.concatenate(parts), np.zeros(1, int), np.zeros(1, int), index, type_L=type_L))
+    return rows
+
+
+def joined_rows(rows: Sequence[Row], max_windows: int) -> list[Row]:
+    """One row for each sentence, which holds its windows one after the other; of more than `max_windows` as many,
+    evenly spread."""
+    found = []
+    for _, windows in groupby(rows, lambda row: row.sentence):
+        held = list(windows)
+        if len(held) > max_windows:
+            held = [held[index] for index in np.linspace(0, len(held) - 1, max_windows).round().astype(int)]
+        found.append(held[0] if len(held) == 1 else _joined(held))
+    return found
+
+
+def _joined(windows: Sequence[Row]) -> Row:
+    lengths = tuple(len(row.ids_L) for row in windows)
+    starts = np.cumsum([0, *lengths[:-1]])
+    return windows[0]._replace(
+        ids_L=np.concatenate([row.ids_L for row in windows]),
+        index_M=np.concatenate([row.index_M + start for row, start in zip(windows, starts, strict=True)]),
+        word_M=np.concatenate([row.word_M for row in windows]),
+        lengths=lengths,
+    )
+
+
+def text_target(row: Row, text: Sentence, number: Mapping[str, int], settings: Mapping[str, Any]) -> np.ndarray:
+    """The label of a text."""
+    assert text.tags is not None
+    return np.array([number[text.tags[0]]], np.int64)
+
+
+def label_targets(row: Row, sentence: Sentence, number: Mapping[str, int], settings: Mapping[str, Any]) -> np.ndarray:
     """The labels at a row's answers; after the first subword of a B- word its others have I-."""
     assert sentence.tags is not None
     targets = []
@@ -175,7 +248,7 @@ def _windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterato
         word_M = encoded.word_P if form.all_subwords else np.arange(len(asked))
         yield Row(form.row_ids(encoded.ids_P), asked + before, word_M, sentence)
     elif size:
-        starts = window_starts(size, room)
+        starts = window_starts(size, form)
         # A word's subwords answer in the window where the first of them has most context, as far as they lie inside.
         owner_P = owners(encoded.first_W, starts, room, size)[encoded.word_P]
         for index, start in enumerate(starts):
@@ -185,11 +258,13 @@ def _windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterato
                 yield Row(ids_L, here - start + before, encoded.word_P[here], sentence)
 
 
-def window_starts(size: int, room: int) -> np.ndarray:
-    """Where windows of `room` subwords begin: each half a window after the one before it, the last at the end."""
+def window_starts(size: int, form: RowForm) -> np.ndarray:
+    """Where windows begin: each a stride after the one before it, the last so that it ends with the text."""
+    room = form.room
     if size <= room:
         return np.zeros(1, np.int64)
-    step = max(room // 2, 1)
+    # Further apart they would leave out what lies between them.
+    step = min(form.stride, room) or max(room // 2, 1)
     return np.append(np.arange(0, size - room, step), size - room)
 
 

@@ -14,6 +14,13 @@ class TaggedConfig:
     """Column or key with the words, or with the text of a text classification. Default: the first column, form in
     CoNLL-U, tokens in JSON Lines, text beside a label."""
 
+    pair_column: str = ""
+    """Column or key with the second text, where texts come in pairs; word_column has the first. Default: text2,
+    sentence2, hypothesis and the like beside text1, sentence1, premise."""
+
+    label_separator: str = ","
+    """What stands between the labels of a text that has several, where a file does not hold them as a list."""
+
     columns: list[str] = field(default_factory=list)
     """Names of a CoNLL file's columns, in order, where the file does not name them itself (# global.columns = ...)."""
 

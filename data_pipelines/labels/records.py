@@ -1,7 +1,8 @@
 """Records of JSON Lines, CSV or a dataset to sentences."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats.label_studio import unwrapped
@@ -15,6 +16,10 @@ _TAG_KEYS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "ch
 _SPAN_KEYS = ("spans", "entities", "label", "labels")
 _LABEL_KEYS = ("label", "labels", "class", "category", "sentiment")
 _TEXT_KEYS = ("text", "sentence", "content")
+_FIRST_KEYS = ("text1", "sentence1", "premise", "text_a", "question1", "question", *_TEXT_KEYS)
+_SECOND_KEYS = ("text2", "sentence2", "hypothesis", "text_b", "question2", "answer")
+_SEVERAL_KEYS = ("labels", "label", "tags", "classes", "categories")
+_NUMBER_KEYS = ("score", "label", "number", "value", "rating", "similarity")
 # How text with spans is split into words; its tagger remembers the rule.
 SPAN_RULE = SplitRule()
 
@@ -28,22 +33,74 @@ def sentences_of_records(
         yield _sentence_of(unwrapped(record), line, source, config, tagged, splitter)
 
 
-def texts_of_records(records: Iterable[Record], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    """Texts with one label: {"text": ..., "label": ...}."""
+class LabelKind(NamedTuple):
+    """What is known of a text: the keys under which it usually stands, and the function that reads it as tags."""
+
+    keys: tuple[str, ...]
+    read: Callable[[Any, TaggedConfig, str], list[str]]
+
+
+def _one_label(value: Any, config: TaggedConfig, place: str) -> list[str]:
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    if isinstance(value, (list, dict)) or value is None or value == "":
+        raise ValueError(f"{place}: a text has one label, got {value!r}")
+    return [str(value)]
+
+
+def _several_labels(value: Any, config: TaggedConfig, place: str) -> list[str]:
+    """A list, or text with separators; no label at all is fine."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(config.label_separator or None) if part.strip()]
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(label, (str, int)) and label != "" for label in value
+    ):
+        raise ValueError(f"{place}: labels are a list of names, or names separated by label_separator, got {value!r}")
+    return list(dict.fromkeys(map(str, value)))
+
+
+def _number(value: Any, config: TaggedConfig, place: str) -> list[str]:
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{place}: expected a number (tag_column), got {value!r}")
+    return [repr(number)]
+
+
+ONE_LABEL = LabelKind(_LABEL_KEYS, _one_label)
+SEVERAL_LABELS = LabelKind(_SEVERAL_KEYS, _several_labels)
+NUMBER = LabelKind(_NUMBER_KEYS, _number)
+
+
+def texts_of_records(
+    records: Iterable[Record],
+    source: str,
+    config: TaggedConfig,
+    tagged: bool,
+    kind: LabelKind = ONE_LABEL,
+    paired: bool = False,
+) -> Iterator[Sentence]:
+    """Texts with what is known of them: {"text": ..., "label": ...}; pairs: {"text1": ..., "text2": ..., "label": ...}.
+    The words of a sentence are then whole texts, one or two."""
     for record, line in records:
         place, record = f"{source}:{line}", unwrapped(record)
-        text = _value(record, config.word_column, _TEXT_KEYS, "word_column", place)
+        texts = texts_of_record(record, config, place, paired)
+        tags = None
+        if tagged or _key(record, config.tag_column, kind.keys) in record:
+            tags = kind.read(_value(record, config.tag_column, kind.keys, "tag_column", place), config, place)
+        yield Sentence(texts, tags, source, [line] * max(len(texts), len(tags or ())))
+
+
+def texts_of_record(record: Mapping[str, Any], config: TaggedConfig, place: str, paired: bool) -> list[str]:
+    texts = [_value(record, config.word_column, _FIRST_KEYS if paired else _TEXT_KEYS, "word_column", place)]
+    if paired:
+        texts.append(_value(record, config.pair_column, _SECOND_KEYS, "pair_column", place))
+    for text in texts:
         if not isinstance(text, str):
             raise ValueError(f"{place}: the text must be a string, got {type(text).__name__}")
-        tags = None
-        if tagged or _key(record, config.tag_column, _LABEL_KEYS) in record:
-            label = _value(record, config.tag_column, _LABEL_KEYS, "tag_column", place)
-            if isinstance(label, list) and len(label) == 1:
-                (label,) = label
-            if isinstance(label, (list, dict)) or label is None or label == "":
-                raise ValueError(f"{place}: a text has one label, got {label!r}")
-            tags = [str(label)]
-        yield Sentence([text], tags, source, [line])
+    return texts
 
 
 def other_fields(sentence: Sentence) -> dict[str, Any]:

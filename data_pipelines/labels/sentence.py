@@ -8,7 +8,8 @@ Record = tuple[dict[str, Any], int]
 
 
 class Sentence(NamedTuple):
-    """Words, their tags, and where they were read. A text with one label is one word with one tag."""
+    """Words, their tags, and where they were read. Of labeled texts the words are one whole text, or two, and the tags
+    all that is known of it: a label, several or a number."""
 
     words: list[str]
     tags: list[str] | None

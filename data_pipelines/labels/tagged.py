@@ -10,7 +10,7 @@ from pathlib import Path
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.dataset import dataset_records
 from data_pipelines.labels.formats import FORMATS, LabelFormat
-from data_pipelines.labels.records import sentences_of_records, texts_of_records
+from data_pipelines.labels.records import ONE_LABEL, LabelKind, sentences_of_records, texts_of_records
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line, read_lines, suffix_of
 
@@ -33,17 +33,23 @@ def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagg
 
 
 def read_labeled_texts(
-    source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True
+    source: str,
+    config: TaggedConfig,
+    *,
+    split: str = "train",
+    tagged: bool = True,
+    kind: LabelKind = ONE_LABEL,
+    paired: bool = False,
 ) -> Iterator[Sentence]:
-    """Texts with one label each, of a file of records or a dataset. A file with an unknown suffix is read as JSON
-    Lines."""
+    """Texts, or pairs of them, with a label, several or a number, of a file of records or a dataset. A file with an
+    unknown suffix is read as JSON Lines."""
     if _is_dataset(source):
-        return texts_of_records(dataset_records(source, split), source, config, tagged)
+        return texts_of_records(dataset_records(source, split), source, config, tagged, kind, paired)
     found, lines = _format_of(source, ".jsonl"), _lines(source, config)
     if not found.records:
         known = " ".join(name for name in FORMATS if name[0] == "." and FORMATS[name].records)
         raise ValueError(f"{source}: a {suffix_of(source)} file holds no texts with a label; give one of {known}")
-    return texts_of_records(found.records(lines, source), source, config, tagged)
+    return texts_of_records(found.records(lines, source), source, config, tagged, kind, paired)
 
 
 def check_source(source: str) -> None:

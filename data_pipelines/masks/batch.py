@@ -29,6 +29,8 @@ class PackedBatch:
     """(M,) whether a masked token is the first of its word."""
     token_type_ids: Any = None
     """(T,) which of two texts a token is of, 0 or 1; None where a sequence is one text."""
+    target_group: Any = None
+    """(M,) the answer to which each position belongs, from 0, where the mean of several is one answer."""
 
     def to(self, device, non_blocking: bool = False) -> "PackedBatch":
         """What a model reads on the device; how a target was masked stays where it is."""

@@ -6,16 +6,18 @@ from typing import Any
 
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.task import Task
+from bertkit.finetune.windows import RowForm
 from data_pipelines import durable
 from data_pipelines.labels.config import TaggedConfig
 
 SETTINGS = "tagging.json"
 """The file that stands beside the model."""
-_COLUMNS = ("word_column", "tag_column", "columns")
+_COLUMNS = ("word_column", "pair_column", "tag_column", "columns")
 
 
-def settings_bytes(task: str, max_length: int, settings: dict[str, Any]) -> bytes:
-    return durable.json_bytes({"format": 1, "task": task, "max_length": max_length, **settings})
+def settings_bytes(task: str, form: RowForm, settings: dict[str, Any]) -> bytes:
+    windows = {"max_length": form.max_length, "stride": form.stride}
+    return durable.json_bytes({"format": 1, "task": task, **windows, **settings})
 
 
 def files_settings(config: TaggedConfig) -> dict[str, Any]:
@@ -37,7 +39,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         return {}
     try:
         values = json.loads(file.read_bytes())
-        return {**values, "max_length": int(values["max_length"]), "task": str(values.get("task", ""))}
+        numbers = {"max_length": int(values["max_length"]), "stride": int(values.get("stride", 0))}
+        return {**values, **numbers, "task": str(values.get("task", ""))}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
 
@@ -51,3 +54,16 @@ def tasks_by_head(settings: dict[str, Any], folder: Path) -> dict[str, Task]:
     for name in [named] if named else TASKS:
         tasks.setdefault(TASKS[name].head, TASKS[name])
     return tasks
+
+
+def task_of(model: Any, settings: dict[str, Any], tasks: dict[str, Task]) -> Task:
+    """The task of a model: of a folder that names none, the one that its config's problem_type tells. A single output
+    without a name is a number, as in transformers."""
+    problem = model.config.carried.get("problem_type")
+    if problem is None and model.kind == "classifier" and len(model.labels) == 1:
+        problem = "regression"
+    rows = [] if settings.get("task") else [TASKS[name] for name in TASKS]
+    fitting = [
+        task for task in rows if problem is not None and task.problem_type == problem and task.head == model.kind
+    ]
+    return next(iter(fitting), tasks[model.kind])

@@ -8,7 +8,7 @@ from typing import Any
 from bertkit.finetune.predict.backends import open_model
 from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.outputs import Answer
-from bertkit.finetune.predict.settings import SETTINGS, read_config, read_settings, tasks_by_head
+from bertkit.finetune.predict.settings import SETTINGS, read_config, read_settings, task_of, tasks_by_head
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm, WordEncoder
 from bertkit.hf.folder import check_vocabulary, resolve
@@ -39,7 +39,7 @@ class Tagger:
             settings["split"] = SplitRule(segmenter=segmenter).to_json()
         tasks = tasks_by_head(settings, path)
         model, self._ask = open_model(path, list(tasks), backend, device)
-        self.task = tasks[model.kind]
+        self.task = task_of(model, settings, tasks)
         tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, model.config.vocab_size, path)
         self.labels = model.labels
@@ -48,7 +48,7 @@ class Tagger:
         self._read = _reader(self.task, settings, path)
         self._encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
-        self._form = RowForm.of(tokenizer, min(length, model.config.max_position_embeddings))
+        self._form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
 
     def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""

@@ -12,6 +12,10 @@ TASKS: "Table[Task]" = Table(
     {
         "tagging": "bertkit.finetune.tasks.tagging:TAGGING",
         "classification": "bertkit.finetune.tasks.classification:CLASSIFICATION",
+        "multi-label": "bertkit.finetune.tasks.multi_label:MULTI_LABEL",
+        "regression": "bertkit.finetune.tasks.regression:REGRESSION",
+        "pairs": "bertkit.finetune.tasks.pairs:PAIRS",
+        "similarity": "bertkit.finetune.tasks.similarity:SIMILARITY",
     },
 )
 """By the name that a recipe's key `task` gives."""

@@ -1,61 +1,81 @@
 """One label for each text: topic, language, sentiment."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
 
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
+from bertkit.finetune.answers import Confidence, softmax, text_logits
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
-from bertkit.finetune.metrics import gold_tags, label_mistakes, majority_tags, training_labels, word_scores
+from bertkit.finetune.metrics import gold_tags, label_mistakes, word_scores
 from bertkit.finetune.predict.inputs import text_inputs
+from bertkit.finetune.predict.labeled_text import read_text
 from bertkit.finetune.predict.outputs import TEXT_OUTPUTS
 from bertkit.finetune.predict.tagging import Tagging
+from bertkit.finetune.tasks.bag_of_words import bag_of_words
 from bertkit.finetune.tasks.task import Column, Task
-from bertkit.finetune.windows import label_targets, text_rows
+from bertkit.finetune.windows import Ask, Row, text_rows, text_target
+from data_pipelines.labels.records import ONE_LABEL, LabelKind
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.tagged import read_labeled_texts
 
 
-def _read(config: LabeledSection) -> Labeled:
-    parts = read_parts(read_labeled_texts, config)
+def read_labels(config: LabeledSection, kind: LabelKind = ONE_LABEL, paired: bool = False) -> Labeled:
+    """Texts, or pairs of them, whose labels are those of the training data."""
+    parts = read_parts(partial(read_labeled_texts, kind=kind, paired=paired), config)
     labels = sorted({tag for text in parts["train"] for tag in text.tags or ()})
     labeled = make_labeled(parts, labels, unlearnable(parts, labels), config.train_share)
-    return labeled._replace(settings={TRAINING: {"majority": training_labels(labeled.train)["majority"]}})
+    counts = Counter(tuple(sorted(text.tags or ())) for text in labeled.train)
+    usual = min(counts.items(), key=lambda item: (-item[1], item[0]))[0]
+    return labeled._replace(settings={TRAINING: {"majority": list(usual)}})
+
+
+def predict_label(
+    ask: Ask, texts: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]
+) -> list[tuple[list[str], Confidence]]:
+    """For each text its likeliest label."""
+    probability_NK = softmax(text_logits(ask, texts, rows))
+    best, sure = probability_NK.argmax(axis=1).tolist(), probability_NK.max(axis=1).tolist()
+    return [([labels[index]], Confidence([probability])) for index, probability in zip(best, sure, strict=True)]
 
 
 def _baselines(labeled: Labeled, texts: Sequence[Sentence]) -> dict[str, list[list[str]]]:
-    known = labeled.settings.get(TRAINING) or training_labels(labeled.train)
-    return {"majority tag": majority_tags(known, texts)}
-
-
-def _text(given: str | Sequence[str]) -> Sentence:
-    """A text is a sentence of one word."""
-    if isinstance(given, str):
-        return Sentence([given], None, "", [], given, [(0, len(given))])
-    if len(given) != 1:
-        raise ValueError("this model gives a label to a text; give it a text, not words")
-    return Sentence(list(given), None, "", [])
+    """The most frequent label for all, and a bag of words where the training texts are at hand."""
+    counts = Counter(tag for text in labeled.train for tag in text.tags or ())
+    labels = sorted(counts, key=lambda label: (-counts[label], label))
+    training = labeled.settings.get(TRAINING) or {"majority": labels[:1]}
+    guesses = {"majority tag": [training["majority"]] * len(texts)}
+    if labeled.train:
+        known = np.array([labels.index(tag) for text in labeled.train for tag in text.tags or ()])
+        chosen = bag_of_words(labeled.train, known, texts).argmax(axis=1).tolist()
+        guesses["bag of words"] = [[labels[index]] for index in chosen]
+    return guesses
 
 
 CLASSIFICATION = Task(
     unit="text",
     examples="texts",
     pipeline="text-classification",
+    problem_type="single_label_classification",
     columns=(
         Column("accuracy", "accuracy", "Share of the dev texts whose label is right."),
         Column("macro_f1", "macro-F1"),
     ),
     names={"words": "texts", "tags": "By label"},
-    read=_read,
+    read=read_labels,
     head="classifier",
     rows=text_rows,
-    targets=label_targets,
-    # Labels of texts follow no rules, whatever they are called.
-    predict=lambda ask, texts, rows, labels, _: predict_labels(ask, texts, rows, labels, {LEGAL_SPANS: False}),
+    pools_windows=True,
+    targets=text_target,
+    predict=predict_label,
     score=lambda labeled, texts, predicted: word_scores(gold_tags(texts), predicted),
     deciding=lambda labeled: "accuracy",
     baselines=_baselines,
     mistakes=label_mistakes,
-    reader=lambda settings: _text,
+    reader=lambda settings: read_text,
     result=Tagging.of,
     inputs=text_inputs,
     outputs=TEXT_OUTPUTS,

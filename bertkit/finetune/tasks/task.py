@@ -65,11 +65,23 @@ class Task:
     rows: Callable[[Sequence[Sentence], WordEncoder, RowForm], list[Row]]
     """What the encoder reads, and where it answers: the same in training, evaluation and prediction."""
 
-    targets: Callable[[Row, Sentence, Mapping[str, int]], Any]
-    """The right answers of a training row, an array; labels are numbered."""
+    pools_windows: bool = False
+    """Whether the windows of a long example answer together, by the mean of their logits, in training too."""
+
+    targets: Callable[[Row, Sentence, Mapping[str, int], Mapping[str, Any]], Any]
+    """The right answers of a training row, an array; labels are numbered. What the export remembers comes last."""
 
     loss: Callable[[Any, Any, Any], Any] | None = None
     """The summed loss of logits (M, K), targets, and label weights (K) or None: tensors. Without it cross-entropy."""
+
+    problem_type: str | None = None
+    """What transformers calls it, in config.json."""
+
+    finished: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda model, settings: settings
+    """Changes a trained model for its export, and gives the settings that fit it then."""
+
+    example: str = '"Some text."'
+    """What a model card tags."""
 
     predict: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], list[tuple[Any, Any]]]
     """A prediction for each sentence, and how sure it is. Labels, and what the export remembers, come last."""

@@ -24,7 +24,7 @@ def read(config):
     return make_labeled(parts, sorted(labels), notes=[], train_share=config.train_share)
 
 
-def targets(row, text, number):
+def targets(row, text, number, settings):
     return np.float32([[label in labels_of(text) for label in number]])
 
 
