@@ -117,7 +117,7 @@ def short(arguments: list[str]) -> list[str]:
     verb, *rest = arguments
     if verb == "finetune":
         return [*arguments, *_LABELED]
-    if verb != "pretrain":
+    if verb not in ("pretrain", "ablate"):
         return arguments
     appended = _CONTINUED if rest[0] == "continued" else _NARROW
     appended = [*_STEPS, *appended]

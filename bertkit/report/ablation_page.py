@@ -1,0 +1,63 @@
+"""The page of an ablation: the arms beside the first one, then the curves of all runs."""
+
+from pathlib import Path
+from typing import Any
+
+from bertkit.pretrain.ablate import Ablation
+from bertkit.report.curves import LEARNING, chart_data, figures
+from bertkit.report.markup import Html, join, table, tag
+from bertkit.report.page import document, section, write_page
+from bertkit.report.runs import read_runs
+from bertkit.terminal import printable
+
+
+def write_ablation_page(ablation: Ablation, facts: dict[str, Any], path: Path) -> Path:
+    folders = [Path(recipe.run.dir) for recipe in ablation.recipes.values()]
+    runs = read_runs([folder for folder in folders if (folder / "metrics.jsonl").is_file()])
+    body = join(
+        tag(
+            "header",
+            tag("p", "bertkit ablate", class_="kicker"),
+            tag("h1", f"{len(ablation.arms)} arms, {facts['num_seeds']} seeds"),
+            tag("p", f"Each with {', '.join(facts['budget'])}."),
+        ),
+        tag("main", _arms(facts), section("Curves", figures(LEARNING, runs), id="curves"), id="content"),
+        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
+    )
+    write_page(path, document("bertkit ablate", body, chart_data(LEARNING, runs), ["charts.js"]))
+    return path
+
+
+def _arms(facts: dict[str, Any]) -> Html:
+    about = (
+        f"Differences are to {facts['baseline']}, in pairs: two runs with one seed begin with the same weights and see "
+        "the same rows and masks, unless an arm changes them. In brackets 95% intervals over the seeds."
+    )
+    scores = list(facts["arms"][0]["scores"])
+    head = ["arm", "seeds", *(part for score in scores for part in (score, "± over seeds", "difference"))]
+    rows = []
+    for arm in facts["arms"]:
+        row: list[Any] = [printable(arm["name"]), len(arm["runs"])]
+        for score in scores:
+            row += _cells(arm["scores"].get(score), arm["name"] == facts["baseline"])
+        rows.append(row)
+    told = [f"{arm['name']} ended early: {arm['ended_early']}" for arm in facts["arms"] if arm["ended_early"]]
+    notes = [tag("li", printable(note)) for note in (*told, *facts["notes"])]
+    return section(
+        "Arms",
+        tag("p", about, class_="about"),
+        tag("ul", notes, class_="notes") if notes else None,
+        table("Arms", head, rows),
+        id="arms",
+    )
+
+
+def _cells(score: dict[str, Any] | None, is_baseline: bool) -> list[str]:
+    if score is None:
+        return ["–"] * 3
+    difference, deviation = score["difference"], score["deviation"]
+    told = "–"
+    if difference and not is_baseline:
+        span = "" if difference["low"] is None else f" ({difference['low']:+.4f}, {difference['high']:+.4f})"
+        told = f"{difference['mean']:+.4f}{span}"
+    return [f"{score['mean']:.4f}", "–" if deviation is None else f"{deviation:.4f}", told]
