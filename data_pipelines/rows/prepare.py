@@ -104,6 +104,17 @@ def prepare(
     return folder
 
 
+def check_made_of(folder: Path, corpus: CorpusConfig, tokenizer_path: Path | str, config: PrepareConfig) -> None:
+    """Refuse a folder whose finished set or parts were made from another corpus, tokenizer or setting. Of parts one is
+    enough: `merge` compares it with the others."""
+    for path in [folder, *sorted(folder.glob("part-*-of-*"))]:
+        if (path / MANIFEST).is_file():
+            found = read_manifest(path)["identity"]
+            wanted = identify(corpus, load_tokenizer(tokenizer_path), config, Part(*found["part"]), found["sources"])
+            refuse_other(wanted, found, path)
+            return
+
+
 def merge(folder: Path | str) -> Path:
     """Make one set of the parts in a folder. Every part must be there, finished, and made from the same."""
     folder = Path(folder)

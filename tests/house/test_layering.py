@@ -91,9 +91,10 @@ ROOMS = {
         *("bertkit/config", "bertkit/run", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
         *("bertkit/report", "data_pipelines/demo", "rich"),
     ],
+    "bertkit/engines": ["ray"],
     "bertkit/cli": [
         *("bertkit/config", "bertkit/hf", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
-        *("bertkit/ship", "bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo"),
+        *("bertkit/ship", "bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo", "bertkit/engines"),
         *("data_pipelines/text", "data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows"),
         "data_pipelines/masks",
         "data_pipelines/labels",

@@ -1,0 +1,41 @@
+"""Runs the parts of a job on a Ray cluster: the one that RAY_ADDRESS names, else one on this machine."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from bertkit.engines.parts import Commands
+
+_WAIT_SECONDS = 1.0
+
+
+def run(commands: Commands) -> None:
+    """The folder of the parts must lie on a disk that all nodes share."""
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("--engine ray needs the package ray; install it with: pip install 'bertkit[ray]'") from None
+    started = not ray.is_initialized()
+    if started:
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, include_dashboard=False)
+    try:
+        # A lost node or a killed worker is tried again by Ray itself; a part that fails is left to the next round.
+        remote = ray.remote(num_cpus=1, max_retries=2)(_run_part)
+        waiting = [
+            remote.remote(command, str(commands.log_of(part)), str(Path.cwd()))
+            for part, command in commands.by_part.items()
+        ]
+        while waiting:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_WAIT_SECONDS)
+            commands.watch()
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _run_part(command: list[str], log: str, folder: str) -> int:
+    with open(log, "wb") as file:
+        env = os.environ | {"RAYON_NUM_THREADS": "1"}
+        return subprocess.run(
+            command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, env=env, check=False
+        ).returncode
