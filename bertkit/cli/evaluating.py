@@ -73,7 +73,8 @@ def _evaluate_labeled(arguments: Namespace) -> None:
     for source in arguments.corpus:
         check_source(source)
     tagger = Tagger.load(arguments.model)
-    found = score_labeled(tagger, arguments.corpus, from_flags(TaggedConfig, arguments), worst)
+    remembered = {key: value for key, value in vars(tagger.reading.config).items() if not hasattr(arguments, key)}
+    found = score_labeled(tagger, arguments.corpus, from_flags(TaggedConfig, arguments, **remembered), worst)
     answer(arguments.json, found, lambda: print_evaluation(tagger.task, found))
 
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from bertkit.cli.models import MODEL
+from data_pipelines.text.encodings import UTF_8, check_encoding
 
 Run = Callable[[argparse.Namespace], int | None]
 
@@ -65,6 +66,9 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         default="",
         help="what splits text without spaces into words (default: as learned from the training words)",
     )
+    parser.add_argument("--encoding", default=UTF_8, help=f"of the input, such as latin-1 (default: {UTF_8})")
+    about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
+    parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
     parser.add_argument(
         "--backend",
@@ -73,20 +77,23 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         help="what computes, of what the folder has (default: auto, in float32)",
     )
 
-    def run(arguments: argparse.Namespace) -> None:
-        from pathlib import Path
+    return _tag
 
-        from bertkit.hf.folder import check_named
 
-        for file in arguments.files:
-            if not Path(file).is_file():
-                raise ValueError(f"there is no file {file!r}")
-        check_named(arguments.model, graph=True)
+def _tag(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
 
-        from bertkit.finetune.predict.files import tag_files
-        from bertkit.finetune.predict.tagger import Tagger
+    from bertkit.hf.folder import check_named
 
-        tagger = Tagger.load(arguments.model, arguments.device, arguments.backend, arguments.segmenter)
-        tag_files(tagger, arguments.files, arguments.input, arguments.output)
+    for file in arguments.files:
+        if not Path(file).is_file():
+            raise ValueError(f"there is no file {file!r}")
+    check_named(arguments.model, graph=True)
+    check_encoding(arguments.encoding, "--encoding")
 
-    return run
+    from bertkit.finetune.predict.files import tag_files
+    from bertkit.finetune.predict.tagger import Tagger
+
+    tagger = Tagger.load(arguments.model, arguments.device, arguments.backend, arguments.segmenter)
+    form = (arguments.input, arguments.output, arguments.encoding, arguments.errors)
+    tag_files(tagger, arguments.files, *form)

@@ -147,6 +147,8 @@ def add_flags(parser: argparse._ActionsContainer, cls: type, optional: Iterable[
     """A `--flag` for every value of a flat config; `from_flags` reads them back. `optional` ones may be left out."""
     for entry in entries(cls):
         flag = "--" + entry.key.replace("_", "-")
+        if any(flag in action.option_strings for action in parser._actions):
+            continue  # another config of the same verb has it too
         default = "" if entry.default in (None, dataclasses.MISSING, "", ()) else f" (default: {entry.default})"
         options: dict[str, Any] = {
             "help": (entry.help + default).replace("%", "%%"),

@@ -13,6 +13,7 @@ from data_pipelines.labels.config import TaggedConfig
 @dataclass(frozen=True, kw_only=True)
 class LabeledSection(TaggedConfig):
     # Labeled data is known by its fingerprint, wherever it lies and however it is read.
+    encoding: Annotated[str, MAY_CHANGE] = TaggedConfig.encoding
     errors: Annotated[Literal["strict", "replace"], MAY_CHANGE] = TaggedConfig.errors
 
     train: Annotated[list[str], MAY_CHANGE]
@@ -52,6 +53,7 @@ class LabeledSection(TaggedConfig):
 
     def __post_init__(self):
         check_bounds(self)
+        super().__post_init__()
         if not self.train:
             raise ValueError("train names no file; give at least one")
 

@@ -31,6 +31,12 @@ class EvaluateConfig:
     field: str = CorpusConfig.field
     """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
 
+    encoding: str = CorpusConfig.encoding
+    """Encoding of the files, such as latin-1 or gb18030."""
+
+    errors: Literal["strict", "replace"] = CorpusConfig.errors
+    """What to do with bytes that are not of the encoding and with NUL: stop and name file and line, or replace."""
+
     def __post_init__(self):
         check_bounds(self)
 

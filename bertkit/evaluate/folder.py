@@ -19,6 +19,8 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
+_READING = ("documents", "field", "encoding", "errors")
+
 
 def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig) -> dict[str, Any]:
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
@@ -27,7 +29,7 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
     model, tokenizer = load_with_head(folder, "masked-lm"), load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     seq_len = min(config.seq_len, model.config.max_position_embeddings)
-    sources = CorpusConfig(corpus=corpus, documents=config.documents, field=config.field)
+    sources = CorpusConfig(corpus=corpus, **{name: getattr(config, name) for name in _READING})
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     device = device or torch.device("cpu")
     model.to(device).eval()

@@ -147,7 +147,7 @@ def _sources(corpus: CorpusConfig, cache: Path) -> list[dict[str, Any]]:
 
 def _fingerprint(sources: list[dict[str, Any]], corpus: CorpusConfig) -> str:
     """What the corpus says, whatever folder its files lie in."""
-    return _digest([[source | {"modified": None} for source in sources], plain(corpus) | {"corpus": None}])
+    return _digest([[source | {"modified": None} for source in sources], corpus.options() | {"corpus": None}])
 
 
 def _check_prepared(folder: Path, init: Path | None) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from data_pipelines.text.encodings import UTF_8, check_encoding
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaggedConfig:
@@ -27,5 +29,11 @@ class TaggedConfig:
     scheme: Literal["auto", "plain", "iob1", "iob2", "bioes"] = "auto"
     """How tags write spans: recognised, or as named here. Models learn and return IOB2."""
 
+    encoding: str = UTF_8
+    """Encoding of the files, such as latin-1 or gb18030. Datasets are UTF-8."""
+
     errors: Literal["strict", "replace"] = "strict"
-    """What to do with bytes that are not UTF-8 and with NUL: stop and name file and line, or replace."""
+    """What to do with bytes that are not of the encoding and with NUL: stop and name file and line, or replace."""
+
+    def __post_init__(self):
+        check_encoding(self.encoding)

@@ -72,4 +72,4 @@ def _format_of(source: str, usual: str) -> LabelFormat:
 
 def _lines(source: str, config: TaggedConfig) -> Iterator[Line]:
     check_source(source)
-    return read_lines(Path(source), config.errors, cut_long=False)
+    return read_lines(Path(source), config.errors, cut_long=False, encoding=config.encoding)

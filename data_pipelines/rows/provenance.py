@@ -14,10 +14,9 @@ def identify(
     corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: tuple[int, int], known: Iterable[dict] = ()
 ) -> dict[str, Any]:
     """Everything that the shards depend on. `known` are the sources of an earlier record."""
-    options = {name: value for name, value in vars(corpus).items() if name != "corpus"}
     return {
         "sources": fingerprint_sources(corpus, known),
-        "corpus": options,
+        "corpus": corpus.options(),
         "tokenizer": tokenizer.fingerprint,
         "prepare": dict(vars(config)),
         "part": list(part),

@@ -1,7 +1,9 @@
 """Settings of the corpus: which sources, and how they are read."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from data_pipelines.text.encodings import UTF_8, check_encoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +19,11 @@ class CorpusConfig:
     field: str = "text"
     """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
 
+    encoding: str = UTF_8
+    """Encoding of text, JSON Lines and CSV, such as latin-1 or gb18030. Parquet and datasets are UTF-8."""
+
     errors: Literal["strict", "replace"] = "strict"
-    """What to do with bytes that are not UTF-8 and with NUL: stop and name file and line, or replace."""
+    """What to do with bytes that are not of the encoding and with NUL: stop and name file and line, or replace."""
 
     unique_paragraphs: bool = False
     """Drop every paragraph (line of a document) that occurred before, anywhere in the corpus."""
@@ -26,3 +31,9 @@ class CorpusConfig:
     def __post_init__(self):
         if not self.corpus:
             raise ValueError("corpus names no source; give at least one file, folder, glob or hf:NAME")
+        check_encoding(self.encoding)
+
+    def options(self) -> dict[str, Any]:
+        """All but the sources, by which texts are told apart; the usual encoding is not mentioned."""
+        usual = {"corpus"} | ({"encoding"} if self.encoding == UTF_8 else set())
+        return {name: value for name, value in vars(self).items() if name not in usual}

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from data_pipelines.text.encodings import UTF_8, Utf8Stream, is_utf_8
+
 BLOCK_BYTES = 1 << 17
 MAX_RECORD_BYTES = 1 << 28
 """A longer JSON line or CSV record is refused, because it must be in memory as a whole."""
@@ -28,14 +30,15 @@ def suffix_of(path: Path | str) -> str:
     return Path(Path(path).name.removesuffix(".gz")).suffix.lower()
 
 
-def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
-    """The lines of a file: UTF-8 is checked, a BOM dropped; CRLF and a lone CR are line breaks too.
+def read_lines(path: Path, errors: str, cut_long: bool, encoding: str = UTF_8) -> Iterator[Line]:
+    """The lines of a file: its encoding is checked, a BOM dropped; CRLF and a lone CR are line breaks too.
 
     With `cut_long` a very long line comes in parts, cut before a space where there is one.
     """
     number = 1
     with open_bytes(path) as stream:
-        for block, ends in _blocks(stream, path, cut_long):
+        text = stream if is_utf_8(encoding) else Utf8Stream(stream, encoding, errors, f"{path}")
+        for block, ends in _blocks(text, path, cut_long):
             lines = decode(block, errors, f"{path}", number).split("\n")
             del block  # it may be hundreds of megabytes: free it before the lines are used
             if ends and not lines[-1]:
@@ -48,7 +51,7 @@ def read_lines(path: Path, errors: str, cut_long: bool) -> Iterator[Line]:
                 number += ends
 
 
-def _blocks(stream: IO[bytes], path: Path, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
+def _blocks(stream: IO[bytes] | Utf8Stream, path: Path, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
     """Blocks that end at a line break; inside a long line, before a space or at least between two characters."""
     held = stream.read(BLOCK_BYTES)
     if held.startswith(b"\x1f\x8b"):
@@ -95,8 +98,8 @@ def decode(data: bytes, errors: str, place: str, line: int | None = None) -> str
         text = data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{where(data[: error.start])}: not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, "
-            f"or replace such bytes ({_REPLACE})"
+            f"{where(data[: error.start])}: not UTF-8 (byte 0x{data[error.start]:02x}); name its encoding "
+            f"(--encoding NAME or data.encoding=NAME), or replace such bytes ({_REPLACE})"
         ) from None
     if "\0" in text:
         if errors == "strict":

@@ -43,7 +43,7 @@ def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     by_line = config.documents == "line"
     held: list[str] = []
     size, first, continued, glued, only_blanks = 0, 1, False, False, True
-    for line in read_lines(path, config.errors, cut_long=True):
+    for line in read_lines(path, config.errors, cut_long=True, encoding=config.encoding):
         only_blanks = (only_blanks or not glued) and not line.text.strip()
         blank = line.ends and only_blanks
         if not blank:
@@ -69,7 +69,7 @@ def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
 
 def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     """One JSON object a line, the document in the named field."""
-    for line in read_lines(path, config.errors, cut_long=False):
+    for line in read_lines(path, config.errors, cut_long=False, encoding=config.encoding):
         if not line.text.strip():
             continue
         place = f"{path}:{line.number}"
@@ -89,7 +89,7 @@ def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
 def read_csv(path: Path, config: CorpusConfig) -> Iterator[Piece]:
     """CSV with a header line, the document in the named column."""
     csv.field_size_limit(MAX_RECORD_BYTES)
-    lines = (line.text + "\n" for line in read_lines(path, config.errors, cut_long=False))
+    lines = (line.text + "\n" for line in read_lines(path, config.errors, cut_long=False, encoding=config.encoding))
     records = csv.reader(lines, strict=True)
     header: list[str] = []
     first = 1

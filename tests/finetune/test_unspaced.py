@@ -1,5 +1,6 @@
 """A tagger of a language without spaces splits raw text into words as its training data was split."""
 
+import io
 import json
 import logging
 import random
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from telling import tells
 
 import bertkit
 from bertkit.cli import main
@@ -47,6 +49,20 @@ def test_a_named_segmenter_takes_the_place_of_the_learned_one(run, tmp_path, cap
     arguments = ["--model", str(run), "--output", "jsonl", "--segmenter", "jieba"]
     assert main(["tag", *arguments, str(tmp_path / "raw.txt")]) == 0
     assert json.loads(capsys.readouterr().out)["words"] == ["我们", "来到", "北京"]
+
+
+def test_files_and_standard_input_are_read_in_their_encoding(run, tmp_path, capsys, monkeypatch):
+    (tmp_path / "raw.txt").write_bytes(RAW.encode("gb18030"))
+    arguments = ["tag", "--model", str(run), "--output", "jsonl", "--encoding", "gb18030"]
+    assert main([*arguments, str(tmp_path / "raw.txt")]) == 0
+    assert json.loads(capsys.readouterr().out)["words"] == WORDS
+    for flags, code in (([], 0), (["--encoding", "utf-8"], 2), (["--encoding", "utf-8", "--errors", "replace"], 0)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(RAW.encode("gb18030"))))
+        assert main([*arguments, *flags]) == code
+        shown = capsys.readouterr()
+        assert code == 0 or "--encoding" in shown.err
+    assert main([*arguments, "--encoding", "gb18300"]) == 2
+    assert tells(capsys.readouterr().err, "--encoding … gb18030")
 
 
 def test_a_segmenter_of_your_own_is_a_row_of_the_table(run, monkeypatch):

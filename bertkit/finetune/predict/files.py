@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -11,18 +12,23 @@ from bertkit.finetune.predict.standard_input import NAME, StandardInput
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.tasks.task import Task
 from bertkit.terminal import Update, progress_bar
+from data_pipelines.text.encodings import UTF_8
 from data_pipelines.text.lines import read_lines
 
 
-def tag_files(tagger: Tagger, files: list[str], kind: str, output: str) -> None:
+def tag_files(
+    tagger: Tagger, files: list[str], kind: str, output: str, encoding: str = UTF_8, errors: str = "strict"
+) -> None:
     """Tag files one after the other, or standard input, to standard output."""
     task, reading = tagger.task, tagger.reading
+    reading = reading._replace(config=replace(reading.config, encoding=encoding))
     kinds = [kind_of(file, reading) if kind == "auto" else kind for file in files]
     kinds = kinds or ["text" if kind == "auto" else kind]
     write = _writer(task, output, kinds)
 
     def parts_of(file: str, kind: str) -> Iterator[Part]:
-        return task.inputs(read_lines(Path(file), "strict", cut_long=False), file, kind, reading)
+        lines = read_lines(Path(file), errors, cut_long=False, encoding=encoding)
+        return task.inputs(lines, file, kind, reading)
 
     if files:
         answers = tagger.answer_all(chain.from_iterable(map(parts_of, files, kinds)))
@@ -31,7 +37,7 @@ def tag_files(tagger: Tagger, files: list[str], kind: str, output: str) -> None:
     else:
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
         stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush)
-        parts = task.inputs(stream.lines(), NAME, kinds[0], reading)
+        parts = task.inputs(stream.lines(encoding, errors), NAME, kinds[0], reading)
         write(tagger.answer_all(parts, must_wait=stream.must_wait), reading)
     sys.stdout.flush()
 

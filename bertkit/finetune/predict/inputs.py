@@ -49,7 +49,7 @@ def kind_of(file: str, reading: Reading) -> str:
     suffix = suffix_of(file)
     if suffix in FORMATS and suffix != ".csv":  # which is seldom words in columns
         return suffix[1:]
-    first = islice(read_lines(Path(file), "replace", cut_long=True), _LOOKED_AT)
+    first = islice(read_lines(Path(file), "replace", cut_long=True, encoding=reading.config.encoding), _LOOKED_AT)
     return "conll" if has_columns(first, *reading) else suffix[1:] if suffix in FORMATS else "text"
 
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from data_pipelines.text.encodings import UTF_8
 from data_pipelines.text.lines import Line
 
 NAME = "standard input"
@@ -23,16 +24,21 @@ class StandardInput:
         """Whether no whole line is here and nothing more has arrived."""
         return not self._ready and not _has_more(self._stream)
 
-    def lines(self) -> Iterator[Line]:
-        """UTF-8, a BOM dropped, CRLF and lone CR taken as line breaks, as in files."""
+    def lines(self, encoding: str = UTF_8, errors: str = "strict") -> Iterator[Line]:
+        """A BOM is dropped, CRLF and lone CR are taken as line breaks, as in files."""
+        if "\n".encode(encoding) != b"\n":
+            raise ValueError(
+                f"{NAME}: lines of {encoding} cannot be read one by one; convert them first, or name a file"
+            )
         number = 0
         for line in self._raw_lines():
             if number == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             try:
-                text = line.removesuffix(b"\r").decode()
+                text = line.removesuffix(b"\r").decode(encoding, errors)
             except UnicodeDecodeError:
-                raise ValueError(f"{NAME}:{number + 1}: not UTF-8") from None
+                remedy = "name its encoding (--encoding NAME), or replace such bytes (--errors replace)"
+                raise ValueError(f"{NAME}:{number + 1}: not {encoding.upper()}; {remedy}") from None
             for part in text.split("\r"):
                 number += 1
                 yield Line(part, number, True)
