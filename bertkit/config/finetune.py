@@ -116,7 +116,8 @@ class TuneEvalSection:
     """Evaluations on data.dev in each epoch."""
 
     worst: Annotated[CountOrZero, MAY_CHANGE] = 5
-    """Sentences to show with gold and predicted tags side by side, those with most mistakes."""
+    """Sentences to keep with gold and predicted tags side by side, those with most mistakes: in worst.txt and the
+    report."""
 
     def __post_init__(self):
         check_bounds(self)

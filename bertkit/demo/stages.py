@@ -22,7 +22,7 @@ from bertkit.demo.folder import MINUTES
 from bertkit.evaluate.fill import FillMask
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.predict.tagger import Tagger
-from bertkit.finetune.results import SCORES
+from bertkit.finetune.results import SCORES, WORST
 from bertkit.finetune.train import finetune
 from bertkit.pretrain.data import open_data
 from bertkit.pretrain.train import pretrain
@@ -155,7 +155,7 @@ def _finetune(console: Console, folder: Path, minutes: float) -> int:
             code = finetune(recipe)
         if code:
             return code
-        console.print(f"confusions and worst sentences: {folder / name}.txt", soft_wrap=True)
+        console.print(f"scores and confusions: {folder / name}.txt; worst: {folder / name / WORST}", soft_wrap=True)
     return 0
 
 

@@ -12,7 +12,7 @@ from bertkit.finetune.card import tagger_card
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.predict.settings import SETTINGS, files_settings, settings_bytes
-from bertkit.finetune.score_tables import score_line
+from bertkit.finetune.score_tables import score_line, worst_text
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import TuningData
 from bertkit.hf import save
@@ -23,7 +23,7 @@ from bertkit.run.ranks import Trainable, agree_on, evaluating
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
 
-SCORES = "scores.json"
+SCORES, WORST = "scores.json", "worst.txt"
 
 
 def evaluate(
@@ -96,9 +96,9 @@ def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:
     source = seed_folder(recipe, best["seed"]) / EXPORT
     with durable.replacing_folder(folder / EXPORT) as unfinished:
         shutil.copytree(source, unfinished, dirs_exist_ok=True)
+    durable.replace_file(folder / WORST, worst_text(best).encode(errors="replace"))
     durable.replace_file(folder / SCORES, durable.json_bytes(results))
-    results["export"] = str(folder / EXPORT)
-    return results
+    return {**results, "export": str(folder / EXPORT), "worst": str(folder / WORST)}
 
 
 def _baseline_scores(data: TuningData) -> dict[str, dict[str, Scores]]:

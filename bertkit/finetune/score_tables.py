@@ -23,19 +23,36 @@ def shown_score(scores: Scores, column: Column) -> str:
 
 
 def print_results(task: Task, results: dict[str, Any]) -> None:
-    """Everything a run found out, on standard output."""
+    """What a run found out, on standard output, the scores last."""
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    best = next(found for found in results["seeds"] if found["seed"] == results["best_seed"])
+    best = best_seed(results)
     parts = [part for part in ("dev", "test") if part in results]
-    for part in parts:
-        _print_scores(console, task, results, part)
     if parts:
         scores = best[parts[0]]
         _print_kinds(console, scores, f"{parts[0]} by kind, seed {best['seed']}")
-        _print_mistakes(console, scores, task.unit)
+        _print_confusions(console, scores, task.unit)
+        console.print(f"the worst {task.examples} are in {results['worst']}", markup=False)
     console.print(f"the model is in {results['export']}", markup=False)
+    for part in parts:
+        _print_scores(console, task, results, part)
+
+
+def best_seed(results: Mapping[str, Any]) -> dict[str, Any]:
+    return next(found for found in results["seeds"] if found["seed"] == results["best_seed"])
+
+
+def worst_text(best: Mapping[str, Any]) -> str:
+    """The worst sentences of a seed: a word a line with its right label and the predicted one, mistakes marked."""
+    lines = []
+    for part in ("dev", "test"):
+        for worst in best.get(part, {}).get("worst", []):
+            lines.append(f"# {part}: {worst['place']}")
+            for row in zip(*(worst[key] for key in ("words", "gold", "predicted")), strict=True):
+                lines.append("\t".join([*map(printable, row), *["<<<"] * (row[1] != row[2])]))
+            lines.append("")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def print_evaluation(task: Task, found: Scores) -> None:
@@ -46,7 +63,8 @@ def print_evaluation(task: Task, found: Scores) -> None:
     for note in found["notes"]:
         console.print(printable(note), markup=False)
     _print_kinds(console, found, "by kind")
-    _print_mistakes(console, found, task.unit)
+    _print_confusions(console, found, task.unit)
+    _print_worst(console, found, task.unit)
     columns = shown_columns(task, found)
     scores = {f"baseline: {name}": its_scores for name, its_scores in found["baselines"].items()} | {"model": found}
     rows = [[name, *(shown_score(its_scores, column) for column in columns)] for name, its_scores in scores.items()]
@@ -65,29 +83,34 @@ def _print_scores(console: Any, task: Task, results: dict[str, Any], part: str) 
     scores = {f"baseline: {name}": scores for name, scores in summary["baselines"].items()}
     scores |= {f"seed {found['seed']} (step {found['step']})": found[part] for found in seeds}
     rows = [[name, *(shown_score(its_scores, column) for column in columns)] for name, its_scores in scores.items()]
-    _print_table(console, part, ["", *(column.title for column in columns)], rows)
     if len(seeds) > 1:
-        deciding = next(column for column in columns if column.key == results["score"])
-        mean, deviation = (deciding.form.format(summary[key]) for key in ("mean", "deviation"))
-        about = f"(mean and deviation of {len(seeds)} seeds)"
-        console.print(f"{part} {deciding.title}: {mean} ± {deviation} {about}")
+        spread = {
+            column.key: " ± ".join(column.form.format(summary[key]) for key in ("mean", "deviation"))
+            for column in columns
+            if column.key == results["score"]
+        }
+        rows.append([f"mean of {len(seeds)} seeds", *(spread.get(column.key, "") for column in columns)])
+    _print_table(console, part, ["", *(column.title for column in columns)], rows)
 
 
 def _print_kinds(console: Any, scores: Scores, title: str) -> None:
-    """The scores of each kind of span, or of each label."""
+    """The scores of each kind of span, or of each label, the most frequent first."""
     kinds = scores.get("types") or scores.get("tags") or {}
     rows = [
         [name or "(no kind)", f"{row['gold']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1"))]
-        for name, row in kinds.items()
+        for name, row in sorted(kinds.items(), key=lambda kind: -kind[1]["gold"])
     ]
     _print_table(console, title, ["", "count", "precision", "recall", "F1"], rows)
 
 
-def _print_mistakes(console: Any, scores: Scores, unit: str) -> None:
-    """What was confused how often; then the worst sentences, each word or text with its right label and the
-    predicted one."""
+def _print_confusions(console: Any, scores: Scores, unit: str) -> None:
+    """What was confused how often."""
     rows = [[gold, predicted, f"{count:,}"] for gold, predicted, count in scores.get("confusions", [])]
     _print_table(console, "most frequent mistakes", ["gold", "predicted", f"{unit}s"], rows)
+
+
+def _print_worst(console: Any, scores: Scores, unit: str) -> None:
+    """The worst sentences, each word or text with its right label and the predicted one."""
     for worst in scores.get("worst", []):
         columns = [worst[key] for key in ("words", "gold", "predicted")]
         wrong = [gold != predicted for gold, predicted in zip(*columns[1:], strict=True)]

@@ -154,9 +154,11 @@
     const narrow = width < 480;
     const height = narrow ? 230 : 280;
     const known = series.flatMap((line) => line.known);
+    const levels = (chart.levels || []).filter((level) => !hidden.has(level.run)).sort((a, b) => b.y - a.y);
+    const heights = [...known, ...levels].map((point) => point.y);
     const yTicks = ticks(
-      Math.min(...known.map((point) => point.y), chart.fromZero ? 0 : Infinity),
-      Math.max(...known.map((point) => point.y), chart.fromZero ? 1e-9 : -Infinity),
+      Math.min(...heights, chart.fromZero ? 0 : Infinity),
+      Math.max(...heights, chart.fromZero ? 1e-9 : -Infinity),
       narrow ? 4 : 5,
     );
     const xMost = Math.max(...known.map((point) => point.x));
@@ -202,6 +204,15 @@
     }
     svg.append(element("text", { x: width - right, y: height - 3, class: "axis end" }, [axisLabel()]));
 
+    let lowest = -Infinity;
+    for (const level of levels) {
+      // Its name stands above the line, or below the name of the line above.
+      lowest = Math.max(y(level.y) - 4, lowest + 13);
+      svg.append(
+        element("line", { x1: left, x2: width - right, y1: y(level.y), y2: y(level.y), class: "baseline" }),
+        element("text", { x: width - right - 6, y: lowest, class: "tick end" }, [`${level.label} ${written(level.y, chart.form)}`]),
+      );
+    }
     const alone = (line) => !series.some((other) => other.strong && other.run === line.run);
     const weightOf = (line) => (line.strong ? "strong" : alone(line) ? "alone" : "faint");
     for (const line of [...series].sort((a, b) => Number(a.strong) - Number(b.strong))) {

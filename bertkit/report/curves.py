@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bertkit.report.markup import Html, table, tag
 from bertkit.report.runs import Record, Run, number
-from bertkit.report.tagging import words_of
+from bertkit.report.tagging import baseline_scores, words_of
 
 MOST_POINTS = 1500
 """A curve of more points is thinned: no screen shows them, and the page would grow with the run."""
@@ -112,7 +112,7 @@ def figures(curves: tuple[Curve, ...], runs: list[Run]) -> list[Html]:
     for task, indices in by_task(runs).items():
         alike = [runs[index] for index in indices]
         drawn = [
-            figure(curve.id, curve.title, curve.about, _numbers(curve, alike))
+            figure(curve.id, curve.title, _about(curve, alike), _numbers(curve, alike))
             for curve in _of_task(curves, task, runs)
             if any(_has(run, line) for run in alike for line in curve.lines)
         ]
@@ -138,6 +138,11 @@ def score_curves(task: str) -> list[Curve]:
     ]
 
 
+def _about(curve: Curve, runs: list[Run]) -> str:
+    dashed = any(baseline_scores(run, line.key) for run in runs for line in curve.lines if line.kind == "eval")
+    return curve.about + " Dashed: without a model." * dashed
+
+
 def figure(id: str, title: str, about: str, numbers: Html) -> Html:
     """An empty place for the script to draw in, and the same numbers as a table."""
     return tag(
@@ -154,13 +159,21 @@ def chart_data(curves: tuple[Curve, ...], runs: list[Run]) -> dict[str, Any]:
     """What the script draws: columns of steps shared by the lines of one kind of record of one run."""
     columns: list[dict[str, Any]] = []
     charts: dict[str, Any] = {
-        curve.id: {"title": curve.title, "form": curve.form, "fromZero": curve.from_zero, "series": []}
+        curve.id: {"title": curve.title, "form": curve.form, "fromZero": curve.from_zero, "series": [], "levels": []}
         for task in by_task(runs)
         for curve in _of_task(curves, task, runs)
     }
     for index, run in enumerate(runs):
         place = _places(run)
         drawn = _of_task(curves, run.task, runs)
+        for curve in drawn:
+            for line in curve.lines:
+                levels = charts[curve.id]["levels"]
+                known = {(level["label"], level["y"]) for level in levels}
+                found = baseline_scores(run, line.key).items() if line.kind == "eval" else ()
+                levels += [
+                    {"run": index, "label": name, "y": value} for name, value in found if (name, value) not in known
+                ]
         for kind in ("train", "eval", "pairs"):
             records = thinned(run.of_kind(kind))
             if not records:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from bertkit.report.markup import Html, bar, join, table, tag
+from bertkit.report.markup import Html, bar, join, swatch, table, tag
 from bertkit.report.runs import Run, number
 from bertkit.terminal import printable
 
 _MOST_SENTENCES = 20
+_SPLITS = ("dev", "test")
 
 
 def words_of(task: str) -> Any:
@@ -24,15 +25,27 @@ def words_of(task: str) -> Any:
     return SimpleNamespace(unit="answer", examples="examples", names={}, columns=())
 
 
+def score_section(runs: list[Run], tasks: Mapping[str, list[int]]) -> list[Html]:
+    """The scores that decide, dev beside test, the baselines below: of every seed of one run, or of several runs."""
+    scored = {task: [index for index in indices if runs[index].scores is not None] for task, indices in tasks.items()}
+    if len(runs) == 1:
+        return [shown for shown in [_seeds(runs[0])] if shown] if runs[0].scores else []
+    return [shown for indices in scored.values() if indices and (shown := _side_by_side(runs, indices))]
+
+
 def tagger_parts(run: Run) -> Html | None:
     """What scores.json holds, part by part; None without one."""
     if run.scores is None:
         return None
     best, words = best_seed(run.scores), words_of(run.task)
-    splits = {name: best[name] for name in ("test", "dev") if isinstance(best.get(name), dict)}
-    parts: list[Any] = [_seeds(run.scores)]
+    splits = {name: best[name] for name in _SPLITS if isinstance(best.get(name), dict)}
+    numbers = {
+        split: {key: value for key, value in found.items() if not isinstance(value, list)}
+        for split, found in splits.items()
+    }
+    parts: list[Any] = _score_tables("Scores", numbers, words)
     for name, found in splits.items():
-        parts += [tag("h3", f"{name.capitalize()} {words.examples}"), _result(found, words)]
+        parts += [_confusions(found.get("confusions"), name), _worst(found.get("worst"), words, name)]
     return join(*parts)
 
 
@@ -44,22 +57,63 @@ def best_seed(scores: dict[str, Any]) -> dict[str, Any]:
     return (chosen or found or [{}])[0]
 
 
-def _seeds(scores: dict[str, Any]) -> Html | None:
-    """The score that decides, for every seed and every baseline."""
+def baseline_scores(run: Run, key: str) -> dict[str, float]:
+    """What guesses without a model score on dev, by their names."""
+    baselines = _inside(run.scores, "dev", "baselines")
+    found = {name: number(scores, key) for name, scores in (baselines or {}).items() if isinstance(scores, dict)}
+    return {printable(str(name)): value for name, value in found.items() if value is not None}
+
+
+def _seeds(run: Run) -> Html | None:
+    """The score that decides, for every seed and every baseline; a mean and a deviation only of several seeds."""
+    scores = run.scores or {}
     name, seeds = scores.get("score"), scores.get("seeds")
     if not isinstance(name, str) or not isinstance(seeds, list):
         return None
-    summaries = {split: scores[split] for split in ("dev", "test") if isinstance(scores.get(split), dict)}
+    summaries = {split: scores[split] for split in _SPLITS if isinstance(scores.get(split), dict)}
+    found = [seed for seed in seeds if isinstance(seed, dict)]
+    rows = [[f"seed {seed.get('seed')}", *_across(summaries, seed, name)] for seed in found]
+    if len(found) > 1:
+        rows.append(["mean of the seeds", *_across(summaries, summaries, "mean")])
+        rows.append(["their deviation", *_across(summaries, summaries, "deviation")])
+    title = _title(words_of(run.task), name)
+    rows += _baseline_rows(summaries, name)
+    return table(f"{title} of every seed", [title, *summaries], rows, class_="numbers captioned")
 
-    def across(values: Any, *keys: str) -> list[Any]:
-        return [_score(_inside(values, split, *keys))[0] for split in summaries]
 
-    rows = [[f"seed {seed.get('seed')}", *across(seed, name)] for seed in seeds if isinstance(seed, dict)]
-    rows.append(["mean of the seeds", *across(summaries, "mean")])
-    rows.append(["their deviation", *across(summaries, "deviation")])
-    baselines = dict.fromkeys(key for found in summaries.values() for key in _inside(found, "baselines") or {})
-    rows += [[f"without a model: {printable(key)}", *across(summaries, "baselines", key, name)] for key in baselines]
-    return table(f"{_words(name)} of every seed", [_words(name), *summaries], rows, class_="numbers captioned")
+def _side_by_side(runs: list[Run], indices: list[int]) -> Html | None:
+    """The score that decides, of every run of a task; baselines once where the runs have the same."""
+    scored = [(index, runs[index].scores or {}) for index in indices]
+    name = next((scores["score"] for _, scores in scored if isinstance(scores.get("score"), str)), None)
+    if name is None:
+        return None
+    splits = [split for split in _SPLITS if any(isinstance(scores.get(split), dict) for _, scores in scored)]
+    rows: list[list[Any]] = []
+    for index, scores in scored:
+        several = len(scores.get("seeds") or ()) > 1
+        cells = []
+        for split in splits:
+            mean, deviation = (_score(_inside(scores, split, key))[0] for key in ("mean", "deviation"))
+            cells.append(f"{mean} ± {deviation}" if several and mean != "–" else mean)
+        rows.append([swatch(index, runs[index].name), *cells])
+    baselines: list[list[Any]] = []
+    for _, scores in scored:
+        summaries = {split: scores.get(split) for split in splits}
+        baselines += [row for row in _baseline_rows(summaries, name) if row not in baselines]
+    title = _title(words_of(runs[indices[0]].task), name)
+    return table(f"{title}, run by run", [title, *splits], [*rows, *baselines], class_="numbers captioned")
+
+
+def _across(splits: Mapping[str, Any], values: Any, *keys: str) -> list[Any]:
+    return [_score(_inside(values, split, *keys))[0] for split in splits]
+
+
+def _baseline_rows(summaries: Mapping[str, Any], name: str) -> list[list[Any]]:
+    names = dict.fromkeys(key for found in summaries.values() for key in _inside(found, "baselines") or {})
+    rows = [
+        [f"without a model: {printable(key)}", *_across(summaries, summaries, "baselines", key, name)] for key in names
+    ]
+    return sorted(rows, key=lambda row: row[1:])
 
 
 def _inside(values: Any, *keys: str) -> Any:
@@ -69,30 +123,60 @@ def _inside(values: Any, *keys: str) -> Any:
     return values
 
 
-def _result(found: dict[str, Any], words: Any) -> Html:
-    numbers = {key: value for key, value in found.items() if not isinstance(value, list)}
-    return join(
-        _score_tables("Scores", numbers, words.names),
-        _confusions(found.get("confusions")),
-        _worst(found.get("worst"), words),
-    )
-
-
-def _score_tables(name: str, group: dict[str, Any], names: Mapping[str, str]) -> list[Html]:
-    """Plain numbers in one table, then a table for every group of numbers; numbers by label side by side."""
-    caption = names.get(name, name)
-    nested = {key: value for key, value in group.items() if isinstance(value, dict) and value}
-    if nested and len(nested) == len(group) and not any(_has_groups(values) for values in nested.values()):
-        columns = list(dict.fromkeys(key for values in nested.values() for key in values))
-        rows = [[printable(str(key)), *(_score(values.get(c))[0] for c in columns)] for key, values in nested.items()]
-        return [table(caption, ["", *map(_words, columns)], rows, class_="numbers captioned")]
-    plain = {key: value for key, value in group.items() if not isinstance(value, (dict, list))}
-    single = [[names.get(key, _words(key)), *_score(value)] for key, value in plain.items()]
-    tables = [table(caption, ["score", "value", ""], single, class_="numbers captioned")] if single else []
-    for key, values in nested.items():
-        title = _words(key) if name == "Scores" else f"{name}, {_words(key)}"
-        tables += _score_tables(title, values, names)
+def _score_tables(name: str, splits: dict[str, dict[str, Any]], words: Any) -> list[Html]:
+    """Plain numbers in one table, dev beside test, then a table for every group of numbers; numbers by label in one
+    table, the most frequent label first."""
+    caption = words.names.get(name, _words(name))
+    keys = list(dict.fromkeys(key for group in splits.values() for key in group))
+    nested = [key for key in keys if any(isinstance(group.get(key), dict) and group[key] for group in splits.values())]
+    inner = {key: {split: _mapping(group.get(key)) for split, group in splits.items()} for key in nested}
+    if (
+        nested
+        and nested == keys
+        and not any(_has_groups(group) for groups in inner.values() for group in groups.values())
+    ):
+        return [_by_label(caption, inner, list(splits))]
+    plain = [
+        key for key in keys if key not in nested and not any(isinstance(g.get(key), list) for g in splits.values())
+    ]
+    important = [column.key for column in words.columns]
+    plain.sort(key=lambda key: important.index(key) if key in important else len(important))
+    rows = [
+        [words.names.get(key, _words(key)), *(cell for group in splits.values() for cell in _score(group.get(key)))]
+        for key in plain
+    ]
+    head = ["score", *(cell for split in splits for cell in (split, ""))]
+    tables = [table(caption, head, rows, class_="numbers captioned")] if rows else []
+    for key in nested:
+        title = str(key) if name == "Scores" else f"{name}, {key}"
+        tables += _score_tables(title, {split: group for split, group in inner[key].items() if group}, words)
     return tables
+
+
+def _by_label(caption: str, inner: dict[str, dict[str, dict[str, Any]]], splits: list[str]) -> Html:
+    columns = [
+        (split, key)
+        for split in splits
+        for key in dict.fromkeys(key for groups in inner.values() for key in groups.get(split, {}))
+    ]
+
+    def frequency(label: str) -> float:
+        return -sum(number(group, "gold") or 0 for group in inner[label].values())
+
+    rows = [
+        [printable(str(label)), *(_score(inner[label][split].get(key))[0] for split, key in columns)]
+        for label in sorted(inner, key=frequency)
+    ]
+    head = [f"{split} {_words(key)}" if len(splits) > 1 else _words(key) for split, key in columns]
+    return table(caption, ["", *head], rows, class_="numbers captioned")
+
+
+def _title(words: Any, name: str) -> str:
+    return next((column.title for column in words.columns if column.key == name), _words(name))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _has_groups(values: dict[str, Any]) -> bool:
@@ -108,7 +192,7 @@ def _score(value: Any) -> tuple[Any, Any]:
     return "–" if value is None else printable(str(value)), None
 
 
-def _confusions(confusions: Any) -> Html | None:
+def _confusions(confusions: Any, split: str) -> Html | None:
     """The most frequent mistakes."""
     if not isinstance(confusions, list):
         return None
@@ -118,17 +202,19 @@ def _confusions(confusions: Any) -> Html | None:
         return None
     most = max(count for _, _, count in found) or 1
     rows = [[printable(str(gold)), printable(str(got)), f"{count:,}", bar(count / most)] for gold, got, count in found]
-    return table("Most frequent mistakes", ["gold", "predicted", "count", ""], rows, class_="numbers captioned")
+    return table(
+        f"Most frequent mistakes in {split}", ["gold", "predicted", "count", ""], rows, class_="numbers captioned"
+    )
 
 
-def _worst(worst: Any, words: Any) -> Html | None:
+def _worst(worst: Any, words: Any, split: str) -> Html | None:
     """Word by word, or whole texts: the gold label under it, and below, struck out, the wrong prediction."""
     if not isinstance(worst, list) or not worst:
         return None
     sentences = [tag("li", _sentence(entry)) for entry in worst[:_MOST_SENTENCES] if isinstance(entry, dict)]
     about = f"Under a {words.unit} its gold label; struck out below, what was predicted instead."
     return join(
-        tag("h3", f"Worst {words.examples}"),
+        tag("h3", f"Worst {words.examples} of {split}"),
         tag("p", about, class_="about"),
         tag("ol", sentences, class_="sentences"),
     )

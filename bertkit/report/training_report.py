@@ -20,7 +20,7 @@ from bertkit.report.page import document, section, write_page
 from bertkit.report.pretraining import buckets, masks, samples
 from bertkit.report.probe import probe
 from bertkit.report.runs import Run, number, read_runs
-from bertkit.report.tagging import tagger_parts
+from bertkit.report.tagging import score_section, tagger_parts
 
 
 def write_report(folders: list[Path], out: Path | None = None) -> Path:
@@ -53,11 +53,12 @@ def training_report(runs: list[Run]) -> str:
         tag(
             "main",
             _notes(runs),
+            _scores(runs),
             _controls(runs, data),
             _learning(runs),
+            _taggers(runs),
             _charts("Optimization", figures(OPTIMIZATION, runs), "optimization"),
             _charts("Speed", figures(SPEED, runs), "speed"),
-            _taggers(runs),
             buckets(runs),
             samples(runs, probes),
             masks(runs, probes),
@@ -73,10 +74,10 @@ def training_report(runs: list[Run]) -> str:
 def _glance(runs: list[Run]) -> Html:
     """The numbers one looks for first: tiles for one run, a table for the several ones of a task."""
     columns = {
-        "steps": _steps,
+        **{_score_title(run, curve): _last_score(curve) for run in runs for curve in score_curves(run.task)},
         "held-out loss": lambda run: written(run.last("eval", "loss"), "fixed"),
         "perplexity": lambda run: written(run.last("eval", "perplexity"), "number"),
-        **{curve.title: _last_score(curve) for run in runs for curve in score_curves(run.task)},
+        "steps": _steps,
         "minimal pairs": lambda run: written(run.last("pairs", "accuracy"), "percent"),
         "training loss": lambda run: written(run.last("train", "loss"), "fixed"),
         "tokens": lambda run: _large(run.last("train", "tokens")),
@@ -104,6 +105,10 @@ def _glance(runs: list[Run]) -> Html:
         shown = "numbers glance captioned" if len(tasks) > 1 else "numbers glance"
         tables.append(table(f"{task}, at a glance", ["run", *names], rows, class_=shown))
     return join(tables)
+
+
+def _score_title(run: Run, curve: Curve) -> str:
+    return curve.title if run.task == "pretraining" else f"dev {curve.title}"
 
 
 def _last_score(curve: Curve) -> Callable[[Run], str]:
@@ -174,6 +179,11 @@ def _controls(runs: list[Run], data: dict[str, Any]) -> Html | None:
         ]
         axes = tag("fieldset", tag("legend", "Along"), choices, class_="segmented")
     return tag("form", legend, axes, class_="controls", aria_label="What the curves show") if legend or axes else None
+
+
+def _scores(runs: list[Run]) -> Html | None:
+    shown = score_section(runs, by_task(runs))
+    return section("Scores", *shown, id="scores") if shown else None
 
 
 def _learning(runs: list[Run]) -> Html | None:

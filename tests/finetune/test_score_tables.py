@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertkit.finetune.score_tables import print_results, score_line
+from bertkit.finetune.score_tables import print_results, score_line, worst_text
 from bertkit.finetune.tasks import TASKS
 
 TYPE = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "gold": 4}
@@ -18,7 +18,8 @@ def found(seed: int, scores: dict = SPANS | {"types": {"PER": TYPE}}, **changes)
 def results(*seeds: dict, score: str = "f1", task: str = "tagging") -> dict:
     baselines = {"majority tag": SPANS | {"f1": 0.0, "macro_f1": 0.1, "unknown": {"accuracy": 0.2}}}
     dev = {"mean": 0.55, "deviation": 0.05, "baselines": baselines}
-    told = {"task": task, "score": score, "best_seed": seeds[0]["seed"], "export": "runs/x/export"}
+    places = {"export": "runs/x/export", "worst": "runs/x/worst.txt"}
+    told = {"task": task, "score": score, "best_seed": seeds[0]["seed"], **places}
     return {**told, "seeds": list(seeds), "dev": dev}
 
 
@@ -33,18 +34,29 @@ def test_scores_stand_beside_baselines_with_both_readings(capsys):
     assert "strict F1" in text
     assert "seed 0 (step 30)" in text
     assert "±" not in text, "one seed has no deviation"
-    assert text.rstrip().endswith("the model is in runs/x/export")
+    assert "runs/x/export" in text
+    assert "runs/x/worst.txt" in text
+    assert "seed 0 (step 30)" in text.rstrip().splitlines()[-2], "the scores end the output"
 
 
 def test_several_seeds_have_mean_and_deviation(capsys):
-    assert "dev F1: 55.00% ± 5.00% (mean and deviation of 2 seeds)" in shown(capsys, results(found(0), found(1)))
+    last = shown(capsys, results(found(0), found(1))).rstrip().splitlines()[-2]
+    assert "mean of 2 seeds" in last
+    assert "55.00% ± 5.00%" in last
 
 
-def test_mistakes_are_shown_as_counts_and_word_by_word(capsys):
-    lines = shown(capsys, results(found(0))).splitlines()
-    assert any("B-PER" in line and "1,234" in line for line in lines)
-    assert any("dev.conll:7" in line for line in lines)
-    assert any(line.split("│")[1:4] and "anna" in line and "B-PER" in line and " O " in line for line in lines)
+def test_mistakes_are_shown_as_counts_and_worst_sentences_are_kept_for_the_file(capsys):
+    text = shown(capsys, results(found(0)))
+    assert any("B-PER" in line and "1,234" in line for line in text.splitlines())
+    assert "anna" not in text
+    assert worst_text(found(0)) == "# dev: dev.conll:7\nanna\tB-PER\tO\t<<<\nsings\tO\tO\n\n"
+    assert worst_text({"dev": {"worst": []}}) == ""
+
+
+def test_kinds_come_by_how_often_they_are(capsys):
+    kinds = {"AAA": TYPE, "ZZZ": TYPE | {"gold": 900}}
+    text = shown(capsys, results(found(0, SPANS | {"types": kinds})))
+    assert text.index("ZZZ") < text.index("AAA")
 
 
 def test_texts_with_a_label_are_not_called_words(capsys):
@@ -54,16 +66,16 @@ def test_texts_with_a_label_are_not_called_words(capsys):
     text = shown(capsys, results(seed, score="accuracy", task="classification"))
     assert "word" not in text
     lines = text.splitlines()
-    at = next(index for index, line in enumerate(lines) if "dev.conll:7" in line)
-    assert lines[at + 2].split()[1::2] == ["text", "gold", "predicted"]
     assert any(line.split()[1::2] == ["gold", "predicted", "texts"] for line in lines)
 
 
 def test_text_of_files_is_neither_markup_nor_control_code(capsys):
     hostile = WORST | {"words": ["[red]a[/red]", "b\x1b[31m"], "place": "[bold]x[/bold]:1"}
-    text = shown(capsys, results(found(0, worst=[hostile], confusions=[["[b]", "\x07", 1]])))
+    hostile_seed = found(0, worst=[hostile], confusions=[["[b]", "\x07", 1]])
+    text = shown(capsys, results(hostile_seed)) + worst_text(hostile_seed)
     assert "[red]a[/red]" in text
     assert "[bold]x[/bold]:1" in text
+    assert "[b]" in text
     assert "\x1b" not in text
     assert "\x07" not in text
 

@@ -174,7 +174,7 @@ def test_texts_with_a_label_are_not_called_words_or_sentences(tmp_path):
     folder = write_run(tmp_path / "run", training(1.0), scores=scores)
     (folder / "recipe.yaml").write_text(json.dumps({"task": "classification"}))
     shown = text_of(training_report(read_runs([folder])))
-    for told in ("Classification", "Dev texts", "texts41", "By label", "Worst texts", "Under a text its gold label"):
+    for told in ("Classification", "texts41", "By label", "Worst texts", "Under a text its gold label"):
         assert told in shown
     for untrue in ("Tagging", "sentence", "word"):
         assert untrue not in shown
@@ -209,6 +209,43 @@ def test_a_taggers_scores_confusion_and_worst_sentences_are_shown(pages):
     assert "Filled masks" not in shown
 
 
+def scored(folder, f1: float, num_seeds: int = 1):
+    """A run with scores on dev and test, two kinds of spans, and a baseline."""
+    kinds = {"AAA": {"f1": 0.1, "gold": 3}, "ZZZ": {"f1": 0.9, "gold": 300}}
+    seeds = [
+        {"seed": seed, **{part: {"f1": f1, "types": kinds} for part in ("dev", "test")}} for seed in range(num_seeds)
+    ]
+    summary = {
+        "mean": f1,
+        "deviation": 0.0123,
+        "baselines": {"most frequent tag": {"f1": 0.222}, "majority": {"f1": 0.111}},
+    }
+    scores = {"score": "f1", "best_seed": 0, "seeds": seeds, "dev": summary, "test": {**summary, "mean": f1 - 0.1}}
+    return write_run(folder, [*training(1.0), {"kind": "dev", "step": 1, "f1": f1}], scores=scores)
+
+
+def test_scores_come_first_with_test_beside_dev_and_no_deviation_of_one_seed(tmp_path):
+    page = training_report(read_runs([scored(tmp_path / "run", 0.5)]))
+    shown = text_of(page)
+    assert page.index('id="scores"') < page.index('id="learning"')
+    assert (
+        "F1devtestseed 050.0%50.0%without a model: majority11.1%11.1%without a model: most frequent tag22.2%" in shown
+    )
+    assert "deviation" not in shown
+    assert "dev f1dev goldtest f1test goldZZZ90.0%30090.0%300AAA" in shown
+    assert {(level["label"], level["y"]) for level in data_of(page)["charts"]["f1"]["levels"]} == {
+        ("majority", 0.111),
+        ("most frequent tag", 0.222),
+    }
+
+
+def test_runs_of_a_task_stand_side_by_side_with_their_baselines_once(tmp_path):
+    runs = [scored(tmp_path / "one", 0.5), scored(tmp_path / "three", 0.6, num_seeds=3)]
+    shown = text_of(training_report(read_runs(runs)))
+    assert "F1devtestone50.0%40.0%three60.0% ± 1.2%50.0% ± 1.2%without a model: majority11.1%11.1%without" in shown
+    assert shown.count("without a model: majority") == 1
+
+
 def test_seeds_splits_and_baselines_are_shown(tmp_path):
     """What a fine-tuning of two seeds leaves: a folder for each, and the scores of both beside the baselines."""
 
@@ -231,7 +268,14 @@ def test_seeds_splits_and_baselines_are_shown(tmp_path):
     shown = text_of(page)
     for told in (
         *("seed 351.5%31.5%", "seed 462.5%42.5%", "mean of the seeds57.0%37.0%", "majority tag7.1%–"),
-        *("Test sentences", "Strict, by kind of span", "LOC11.1%", "B-PERB-LOC17", "The curves are those of seed-4"),
+        *(
+            "Most frequent mistakes in test",
+            "Worst sentences of dev",
+            "Strict, by kind of span",
+            "LOC11.1%",
+            "B-PERB-LOC17",
+            "The curves are those of seed-4",
+        ),
     ):
         assert told in shown
     charts = data_of(page)["charts"]
