@@ -136,7 +136,7 @@ def inspect_rows(
     with progress or nullcontext(lambda done, total, note: None) as update:
         for then, first in itertools.product(steps, range(0, num_rows, _ROWS_AT_ONCE)):
             rows, batch = masked(source.row_ids[first : first + _ROWS_AT_ONCE], then)
-            seen_at[then].add(rows, batch, vocabulary.maskable_V)
+            seen_at[then].add(rows, batch, collator, then)
             done = sum(seen.rows for seen in seen_at.values())
             update(done, num_rows * len(steps), f"{done:,} rows")
 
@@ -149,7 +149,7 @@ def inspect_rows(
     if config.final_rate is not None:
         for then, seen in seen_at.items():
             name = f"step {then:,}" + (", shown above" if then == step else "")
-            schedule[then] = MaskRate(name, seen.selected, seen.maskable, config_at(then).rate)
+            schedule[then] = MaskRate(name, seen.selected, seen.maskable, seen.expected / max(seen.maskable, 1))
     return Inspection(shown, step, seen_at[step], rates, schedule)
 
 

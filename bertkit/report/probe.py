@@ -99,7 +99,7 @@ def _mask_rates(recipe: "Recipe", rows: "Rows", tokenizer: "Tokenizer") -> "tupl
     before = rows.gather(row_ids)
     after = collator.collate_rows(before, row_ids, np.zeros_like(row_ids), step=0)
     seen = MaskStatistics()
-    seen.add(before, after, collator.vocabulary.maskable_V)
+    seen.add(before, after, collator)
     return seen.rates(recipe.mask, len(collator.vocabulary.drawable)), seen.rows
 
 

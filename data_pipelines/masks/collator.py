@@ -1,34 +1,46 @@
 """The masking collator: rows of tokens to a masked batch, padded for any project or packed for our encoders."""
 
-import operator
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 import numpy as np
 
-from data_pipelines.bounds import Range, check_choice
+from data_pipelines.bounds import check_choice
+from data_pipelines.masks.arguments import (
+    check_number,
+    check_tensors,
+    how_to_open,
+    mask_config,
+    seed_from,
+    unit_from,
+    vocabulary_from,
+)
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.config import MaskConfig
-from data_pipelines.masks.examples import along_tokens, one_if_equal, read_examples, stacked
-from data_pipelines.masks.keyed import row_keys
+from data_pipelines.masks.examples import one_if_equal, read_examples
+from data_pipelines.masks.keyed import fold, row_keys
+from data_pipelines.masks.layouts import attended_only, packed, padded
 from data_pipelines.masks.masking import Targets, mask_tokens
 from data_pipelines.masks.units import UNITS
 from data_pipelines.rows.batch import RowBatch
-from data_pipelines.vocab.vocabulary import Vocabulary, look_up, vocabulary_from_ids, vocabulary_of
+from data_pipelines.vocab.vocabulary import look_up
 from data_pipelines.vocab.words import WordTable, ideograph_starts, word_table
 
-IGNORED = -100
-"""The label of a token that is no target, as in torch's cross-entropy and in transformers."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Batch = TypeVar("Batch", dict[str, Any], PackedBatch, default=dict[str, Any])
+else:
+    from typing import TypeVar
+
+    Batch = TypeVar("Batch")
 
 Rate = float | Callable[[int], float]
-_FIELDS = {"mlm_probability": "rate", "mask_replace_prob": "mask_share", "random_replace_prob": "random_share"}
-"""What a MaskConfig calls the arguments that have transformers' names."""
+Tensors = Literal["pt", "np"]
 
 
 class LinearRate:
@@ -41,20 +53,27 @@ class LinearRate:
         return self.first + (self.last - self.first) * min(step / max(self.steps, 1), 1.0)
 
 
-class MaskingCollator:
+class MaskingCollator(Generic[Batch]):
     """Choose 15% of the maskable tokens and corrupt them 80/10/10: [MASK], a random token, the token itself.
 
-    Works as `collate_fn` of a DataLoader and as `data_collator` of a transformers `Trainer`; the first seven
-    arguments mean what they mean in its `DataCollatorForLanguageModeling`. Special tokens are never chosen and never
-    drawn; the rate counts the other tokens only. A row with anything to choose has at least one target. `unit` names
-    a row of `data_pipelines.masks.units.UNITS`.
+    Works as `collate_fn` of a DataLoader and as `data_collator` of a transformers `Trainer`; the arguments that its
+    `DataCollatorForLanguageModeling` has mean here what they mean there (`whole_word_mask=True` is `unit="word"`; give
+    it and `mlm` by name). Special tokens are never chosen and never drawn; the rate counts the other tokens only. A row
+    with anything to choose has at least one target, unless `at_least_one=False` or the rate is 0. `unit` names a row of
+    `data_pipelines.masks.units.UNITS`.
 
     An example is a sequence of ids (list, array, tensor), a `tokenizers.Encoding`, or a mapping with `input_ids` and,
     as you have them: `special_tokens_mask` (1: never choose), `attention_mask`, `word_ids` or `starts_word` (true for
-    the first token of each word), `step` (for a rate that depends on it), and `row_id` with `epoch`. With `row_id` the
-    masks are a pure function of (seed, epoch, row_id, position): the same with any number of workers, ranks and
-    batches. Without, they come from a stream of their own per process and worker, which with workers also depends on
-    torch's seed. A `Trainer` drops these fields unless it has `remove_unused_columns=False`.
+    the first token of each word), `step` (for a rate that depends on it), and `row_id` with `epoch`. A `Trainer` drops
+    these fields unless it has `remove_unused_columns=False`. `offset_mapping` is dropped: gaps between offsets do not
+    show words.
+
+    `seed` is the key of all masks; the global generators of Python, numpy and torch are neither read nor changed, so
+    `set_seed` has no effect here. Without a seed every collator draws a fresh one. With `row_id` the masks are a pure
+    function of (seed, epoch, row_id, position): the same with any number of workers, ranks and batches. Without, row
+    after row takes the next numbers of a stream, which begins anew with every collator. Each rank and each process that
+    the collator is copied to (by fork, spawn or pickle) has a stream of its own; in a DataLoader's workers it depends
+    on the seed that torch gives them, which `torch.manual_seed` and transformers' `set_seed` fix.
 
     Further fields are stacked, padded with 0 where they have a number per token, or stay lists. `layout="packed"`
     returns a `PackedBatch`: tokens with attention_mask 0 and further fields are dropped.
@@ -63,18 +82,41 @@ class MaskingCollator:
     own. `return_tensors="np"` never imports torch.
     """
 
+    @overload
     def __init__(
+        self: "MaskingCollator[PackedBatch]", *arguments: Any, layout: Literal["packed"], **options: Any
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "MaskingCollator[dict[str, Any]]",
+        tokenizer: Any = None,
+        mlm_probability: Rate = ...,
+        mask_replace_prob: float = ...,
+        random_replace_prob: float = ...,
+        pad_to_multiple_of: int | None = None,
+        return_tensors: Tensors = "pt",
+        seed: int | None = None,
+        *,
+        layout: Literal["padded"] = "padded",
+        **options: Any,
+    ) -> None: ...
+
+    def __init__(  # type: ignore[misc]  # it alone says which options there are
         self,
         tokenizer: Any = None,
         mlm_probability: Rate = MaskConfig.rate,
         mask_replace_prob: float = MaskConfig.mask_share,
         random_replace_prob: float = MaskConfig.random_share,
         pad_to_multiple_of: int | None = None,
-        return_tensors: Literal["pt", "np"] = "pt",
+        return_tensors: Tensors = "pt",
         seed: int | None = None,
         *,
-        unit: str = MaskConfig.unit,
+        mlm: bool = True,
+        whole_word_mask: bool = False,
+        unit: str | None = None,
         count: Literal["bernoulli", "exact"] = MaskConfig.count,
+        at_least_one: bool = MaskConfig.at_least_one,
         span_mean: float = MaskConfig.span_mean,
         span_max: int = MaskConfig.span_max,
         layout: Literal["padded", "packed"] = "padded",
@@ -82,39 +124,38 @@ class MaskingCollator:
         vocab_size: int | None = None,
         special_ids: Sequence[int] = (),
         pad_id: int | None = None,
-    ):
-        check_choice("return_tensors", return_tensors, ("pt", "np"))
+    ) -> None:
+        check_tensors(return_tensors)
         check_choice("layout", layout, ("padded", "packed"))
         check_choice("count", count, ("bernoulli", "exact"))
         if pad_to_multiple_of is not None:
-            _check_number("pad_to_multiple_of", pad_to_multiple_of, "[1, inf)", Integral)
+            check_number("pad_to_multiple_of", pad_to_multiple_of, "[1, inf)", Integral)
         if isinstance(tokenizer, (str, Path)):
-            raise ValueError(_how_to_open(tokenizer))
+            raise ValueError(how_to_open(tokenizer))
         self.rate = mlm_probability
-        self.config = _config(
-            mlm_probability=MaskConfig.rate if callable(mlm_probability) else mlm_probability,
+        self.config = mask_config(
+            mlm_probability,
             mask_replace_prob=mask_replace_prob,
             random_replace_prob=random_replace_prob,
             span_mean=span_mean,
             span_max=span_max,
-            unit=unit,
+            unit=unit_from(unit, mlm, whole_word_mask),
             count=count,
+            at_least_one=at_least_one,
         )
-        self.vocabulary = _vocabulary(tokenizer, mask_id, vocab_size, special_ids, pad_id)
+        self.vocabulary = vocabulary_from(tokenizer, mask_id, vocab_size, special_ids, pad_id)
         self.pad_to_multiple_of, self.return_tensors, self.layout = pad_to_multiple_of, return_tensors, layout
-        try:
-            self.seed = int.from_bytes(os.urandom(8), "big") if seed is None else operator.index(seed)
-        except TypeError:
-            raise ValueError(f"seed must be an integer, or None for a fresh one, got {seed!r}") from None
-        self._unit = UNITS[unit]
+        self.seed = seed_from(seed)
+        self._unit = UNITS[self.config.unit]
         self._rows_drawn = 0
+        self._home: int | None = os.getpid()
         self._words: WordTable | None = None
         self._ideographs_V: np.ndarray | None = None
 
     @classmethod
     def from_config(
-        cls, tokenizer: Any, config: MaskConfig, *, seed: int, total_steps: int = 0, **options
-    ) -> "MaskingCollator":
+        cls, tokenizer: Any, config: MaskConfig, *, seed: int, total_steps: int = 0, **options: Any
+    ) -> "MaskingCollator[Any]":
         """The collator of a recipe; `total_steps` is the step at which a changing rate reaches its end."""
         final = config.final_rate
         return cls(
@@ -125,63 +166,66 @@ class MaskingCollator:
             seed=seed,
             unit=config.unit,
             count=config.count,
+            at_least_one=config.at_least_one,
             span_mean=config.span_mean,
             span_max=config.span_max,
             **options,
         )
 
-    def __call__(self, examples: Sequence[Any]) -> dict[str, Any] | PackedBatch:
-        """Collate one batch of examples."""
+    def __call__(self, examples: Sequence[Any], return_tensors: Tensors | None = None) -> Batch:
+        """Collate one batch of examples; `return_tensors` counts for this batch."""
+        if return_tensors is not None:
+            check_tensors(return_tensors)
         given = read_examples(examples, with_words=self._unit.needs_words)
         rows, keys_R = given.rows, self._row_keys(given.row_ids, given.epochs, len(examples))
         targets, starts_word_T = self._mask(rows, keys_R, given.step, given.protected_T, given.tokenizer_words)
-        if self.layout == "padded":
-            return self._padded(rows, targets, given.attended_T, given.columns)
-        if given.attended_T is not None:
-            return self._packed(*_attended_only(rows, targets, starts_word_T, given.attended_T))
-        return self._packed(rows, targets, starts_word_T)
+        if self.layout == "packed":
+            if given.attended_T is not None:
+                rows, targets, starts_word_T = attended_only(rows, targets, starts_word_T, given.attended_T)
+            return PackedBatch(**self._finish(packed(rows, targets, starts_word_T), return_tensors))  # type: ignore[return-value]
+        batch = padded(rows, targets, given.attended_T, given.columns, self.vocabulary, self.pad_to_multiple_of)
+        batch = self._finish(batch, return_tensors)
+        theirs = sys.modules.get("transformers.tokenization_utils_base")
+        if theirs is not None and isinstance(examples[0], theirs.BatchEncoding):
+            return theirs.BatchEncoding(batch)
+        return batch  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"{type(self).__name__}(vocab_size={len(self.vocabulary.maskable_V)}, mlm_probability={self.rate}, "
+            f"mask_replace_prob={config.mask_share}, random_replace_prob={config.random_share}, unit={config.unit!r}, "
+            f"count={config.count!r}, layout={self.layout!r}, return_tensors={self.return_tensors!r}, seed={self.seed})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_home"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._home = None if _process_numbers() else os.getpid()
 
     def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
         """Collate rows laid end to end, as the shards give them; the rows themselves are not changed."""
         rows, keys_R = RowBatch(rows.ids_T.copy(), *rows[1:]), row_keys(row_ids, self.seed, one_if_equal(epochs))
         targets, starts_word_T = self._mask(rows, keys_R, step)
-        return self._packed(rows, targets, starts_word_T)
+        return PackedBatch(**self._finish(packed(rows, targets, starts_word_T)))
 
-    def _mask(
-        self, rows: RowBatch, keys_R, step: int | None, protected_T=None, tokenizer_words: bool = False
-    ) -> tuple[Targets, np.ndarray | None]:
-        """Choose targets and replace them in the rows; returns the targets, and where words start if that is known."""
-        ids_T, starts_word_T = rows.ids_T, rows.starts_word_T
-        if tokenizer_words and self.vocabulary.tokens is not None:
-            starts_word_T = starts_word_T | look_up(self._ideographs(), ids_T)
-        elif starts_word_T is None and (self._unit.needs_words or self.layout == "packed"):
-            starts_word_T = self._word_starts(ids_T)
-        targets = mask_tokens(
-            ids_T,
-            rows.row_starts,
-            keys_R,
-            self.vocabulary,
-            self.config,
-            rate=self._rate(step),
-            protected_T=protected_T,
-            starts_word_T=starts_word_T,
-        )
-        ids_T[targets.index] = targets.new_ids
-        return targets, starts_word_T
-
-    def _rate(self, step: int | None) -> float:
+    def rate_at(self, step: int | None) -> float:
+        """The mask rate at a step, which only a rate that changes asks for."""
         if not callable(self.rate):
             return self.rate
         if step is None:
             raise ValueError("the mask rate depends on the step: give every example its `step`")
         rate = self.rate(step)
-        if not isinstance(rate, Real) or not 0 < rate < 1:
+        if not isinstance(rate, Real) or not 0 <= rate <= 1:
             raise ValueError(
-                f"mlm_probability must give a number in (0, 1) at every step; it gives {rate!r} at step {step}"
+                f"mlm_probability must give a number in [0, 1] at every step; it gives {rate!r} at step {step}"
             )
         return rate
 
-    def _word_starts(self, ids_T: np.ndarray) -> np.ndarray | None:
+    def word_starts(self, ids_T: np.ndarray) -> np.ndarray | None:
+        """Where words start, by the vocabulary alone; None where it does not show them and nothing needs them."""
         if self._words is None and self.vocabulary.tokens is not None:
             try:
                 self._words = word_table(self.vocabulary.tokens, len(self.vocabulary.maskable_V))
@@ -194,6 +238,28 @@ class MaskingCollator:
             return None
         return self._words.starts(ids_T)
 
+    def _mask(
+        self, rows: RowBatch, keys_R, step: int | None, protected_T=None, tokenizer_words: bool = False
+    ) -> tuple[Targets, np.ndarray | None]:
+        """Choose targets and replace them in the rows; returns the targets, and where words start if that is known."""
+        ids_T, starts_word_T = rows.ids_T, rows.starts_word_T
+        if tokenizer_words and self.vocabulary.tokens is not None:
+            starts_word_T = starts_word_T | look_up(self._ideographs(), ids_T)
+        elif starts_word_T is None and (self._unit.needs_words or self.layout == "packed"):
+            starts_word_T = self.word_starts(ids_T)
+        targets = mask_tokens(
+            ids_T,
+            rows.row_starts,
+            keys_R,
+            self.vocabulary,
+            self.config,
+            rate=self.rate_at(step),
+            protected_T=protected_T,
+            starts_word_T=starts_word_T,
+        )
+        ids_T[targets.index] = targets.new_ids
+        return targets, starts_word_T
+
     def _ideographs(self) -> np.ndarray:
         if self._ideographs_V is None:
             assert self.vocabulary.tokens is not None
@@ -204,60 +270,10 @@ class MaskingCollator:
         if row_ids is not None:
             return row_keys(row_ids, self.seed, 0 if epochs is None else epochs)
         first, self._rows_drawn = self._rows_drawn, self._rows_drawn + num_rows
-        return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity())
+        return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity(self._home))
 
-    def _padded(self, rows: RowBatch, targets: Targets, attended_T, columns: dict[str, list]) -> dict[str, Any]:
-        lengths = rows.row_starts[1:] - rows.row_starts[:-1]
-        width = int(np.maximum.reduce(lengths))
-        if self.pad_to_multiple_of:
-            width = -(-width // self.pad_to_multiple_of) * self.pad_to_multiple_of
-        shape, num_tokens = (len(lengths), width), len(rows.ids_T)
-        # None where every row is full.
-        filled = None if len(lengths) * width == num_tokens else _filled(lengths, width, self.vocabulary.pads_left)
-
-        def spread(flat_T: np.ndarray, padding: int) -> np.ndarray:
-            if filled is None:
-                return flat_T.reshape(shape)
-            spread_out = _full(padding, shape, flat_T.dtype)
-            spread_out[filled] = flat_T
-            return spread_out
-
-        if attended_T is not None:
-            attention_mask = spread(attended_T.astype(np.int64), 0)
-        else:
-            attention_mask = _full(1, shape) if filled is None else filled.astype(np.int64)
-        labels_T = _full(IGNORED, num_tokens)
-        labels_T[targets.index] = targets.ids
-        batch: dict[str, Any] = {
-            "input_ids": spread(rows.ids_T, self.vocabulary.pad_id),
-            "attention_mask": attention_mask,
-            "labels": spread(labels_T, IGNORED),
-        }
-        for name, values in columns.items():
-            if name == "labels":
-                continue  # labels of another task; here the targets are the labels
-            flat_T = along_tokens(values, lengths)
-            batch[name] = stacked(values) if flat_T is None else spread(flat_T, 0)
-        return self._finish(batch)
-
-    def _packed(self, rows: RowBatch, targets: Targets, starts_word_T) -> PackedBatch:
-        starts = rows.sequence_starts
-        lengths = starts[1:] - starts[:-1]
-        arrays = {
-            "input_ids": rows.ids_T,
-            "position_ids": np.arange(len(rows.ids_T)) - starts[:-1].repeat(lengths),
-            "cu_seqlens": starts.astype(np.int32),
-            "target_index": targets.index,
-            "target_ids": targets.ids,
-            "target_kind": targets.kind,
-            "target_starts_word": (
-                np.ones(len(targets.index), bool) if starts_word_T is None else starts_word_T[targets.index]
-            ),
-        }
-        return PackedBatch(max_seqlen=int(lengths.max(initial=0)), **self._finish(arrays))
-
-    def _finish(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        if self.return_tensors == "np":
+    def _finish(self, arrays: dict[str, Any], return_tensors: Tensors | None = None) -> dict[str, Any]:
+        if (return_tensors or self.return_tensors) == "np":
             return arrays
         import torch
 
@@ -266,78 +282,22 @@ class MaskingCollator:
         }
 
 
-def _config(**arguments: Any) -> MaskConfig:
-    """The arguments as a config; an error names the argument as the caller does."""
-    for name in ("mlm_probability", "mask_replace_prob", "random_replace_prob", "span_mean"):
-        _check_number(name, arguments[name])
-    _check_number("span_max", arguments["span_max"], kind=Integral)
-    try:
-        return MaskConfig(**{_FIELDS.get(name, name): value for name, value in arguments.items()})
-    except ValueError as error:
-        message = str(error)
-        for name, field in _FIELDS.items():
-            message = re.sub(rf"\b{field}\b", name, message)
-        raise ValueError(message) from None
-
-
-def _vocabulary(tokenizer: Any, mask_id, vocab_size, special_ids: Sequence[int], pad_id) -> Vocabulary:
-    if tokenizer is not None:
-        own_ids = {"mask_id": mask_id, "vocab_size": vocab_size, "pad_id": pad_id}
-        if told_twice := [key for key, given in own_ids.items() if given is not None]:
-            raise ValueError(f"the tokenizer tells {', '.join(told_twice)} already; leave that out, or the tokenizer")
-        return vocabulary_of(tokenizer, special_ids)
-    if mask_id is None or vocab_size is None:
-        raise ValueError("give a tokenizer, or at least mask_id and vocab_size (and special_ids, pad_id)")
-    _check_number("vocab_size", vocab_size, "[1, inf)", Integral)
-    _check_number("mask_id", mask_id, f"[0, {vocab_size})", Integral)
-    _check_number("pad_id", 0 if pad_id is None else pad_id, f"[0, {vocab_size})", Integral)
-    return vocabulary_from_ids(mask_id, vocab_size, special_ids, pad_id)
-
-
-def _check_number(name: str, value: Any, interval: str | None = None, kind: type = Real) -> None:
-    if not isinstance(value, kind):
-        raise ValueError(f"{name} must be {'an integer' if kind is Integral else 'a number'}, got {value!r}")
-    if interval and (problem := Range(interval).problem(value)):
-        raise ValueError(f"{name} {problem}")
-
-
-def _how_to_open(name: str | Path) -> str:
-    opened = f"tokenizer must be a tokenizer, not its name: data_pipelines.load_tokenizer({str(name)!r}) opens "
-    if Path(name).exists():
-        return opened + "this one"
-    return opened + f"a folder or file, tokenizers.Tokenizer.from_pretrained({str(name)!r}) one of the Hugging Face hub"
-
-
-def _full(value: int, shape: int | tuple[int, int], dtype: Any = np.int64) -> np.ndarray:
-    """`np.full` in three quarters of its time."""
-    array = np.empty(shape, dtype)
-    array.fill(value)
-    return array
-
-
-def _filled(lengths: np.ndarray, width: int, pads_left: bool) -> np.ndarray:
-    """(R, width) bool: where the padded rows hold tokens."""
-    # With two bytes each, the processor compares four times as many at once.
-    small = np.int16 if width < 2**15 else np.int64
-    places, lengths = np.arange(width, dtype=small), lengths.astype(small)
-    return places >= (width - lengths)[:, None] if pads_left else places < lengths[:, None]
-
-
-def _attended_only(rows: RowBatch, targets: Targets, starts_word_T, attended_T):
-    """The same without the tokens that have attention_mask 0; none of them is a target."""
-    before = np.concatenate([[0], np.cumsum(attended_T)])  # attended tokens before each position
-    borders = before[rows.row_starts]
-    starts_word_T = None if starts_word_T is None else starts_word_T[attended_T]
-    rows = RowBatch(rows.ids_T[attended_T], borders, borders)
-    return rows, replace(targets, index=before[targets.index]), starts_word_T
-
-
-def _process_identity() -> tuple[int, int]:
-    """Rank and seed of the DataLoader worker, which torch draws anew every epoch: no two streams are alike."""
+def _process_identity(home: int | None) -> tuple[int, int]:
+    """Rank, and what tells this process from others of the rank: the seed of a DataLoader worker, which torch draws
+    anew every epoch, or the number of any other process than the collator's `home`. No two streams are alike."""
     rank, worker = int(os.environ.get("RANK", 0)), None
     torch = sys.modules.get("torch")
     if torch is not None:
         worker = torch.utils.data.get_worker_info()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             rank = torch.distributed.get_rank()
-    return rank, 0 if worker is None else worker.seed
+    if worker is not None:
+        return rank, worker.seed
+    return rank, 0 if os.getpid() == home else fold(*(_process_numbers() or [os.getpid()]))
+
+
+def _process_numbers() -> list[int]:
+    """The number of this process among the children of its parent, and of its parent; empty for one that no
+    multiprocessing module started. (datasets brings a module of its own, multiprocess.)"""
+    modules = (sys.modules.get(name) for name in ("multiprocessing", "multiprocess"))
+    return [number for module in modules if module is not None for number in module.current_process()._identity]

@@ -26,7 +26,12 @@ class MaskConfig:
     replaced or kept as a whole too."""
 
     count: Literal["bernoulli", "exact"] = "bernoulli"
-    """bernoulli decides for each unit independently; exact takes the same share in every row."""
+    """bernoulli decides for each unit independently; exact takes the same share in every row. Rows so short that
+    bernoulli would often choose nothing take the exact share too, in units of several tokens."""
+
+    at_least_one: bool = True
+    """Whether every row with anything to choose has a target. That raises the rate of very short rows, to one unit of
+    theirs; inspect-masks shows by how much."""
 
     span_mean: Annotated[float, Range("[1, inf]")] = 3.8
     """Mean span length before it is cut at span_max (unit span only)."""

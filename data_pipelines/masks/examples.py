@@ -33,6 +33,7 @@ class Examples(NamedTuple):
 def read_examples(examples: Sequence[Any], *, with_words: bool) -> Examples:
     """Read a batch; `with_words` asks fast encodings for their words where the examples carry none."""
     columns, tokenizer_words = _columns(examples, with_words)
+    columns.pop("offset_mapping", None)
     ids = _without_tensors(columns.pop("input_ids"))
     try:
         row_starts = naturals([list(accumulate(map(len, ids), initial=0))])

@@ -5,9 +5,15 @@ number, its *arrival*: a token its own bits, a word the bits of its first token,
 is then one rule for all units: arrivals below a bound (Bernoulli), or the smallest few in a row (exact). The leading
 bits of an arrival decide whether a unit is chosen, its trailing 32 bits what happens to the target, so a word is
 masked, replaced or kept as a whole.
+
+A row with anything to choose gets a target (`at_least_one`), which raises the rate of short rows: of 8 tokens at 15%,
+27% of the rows would have none. A word or span that is added weighs more than a token, so short rows choose the other
+words and spans at a lower rate, by as much as the added one brings, and a span that is added is a single token.
 """
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,6 +26,8 @@ from data_pipelines.vocab.vocabulary import Vocabulary, look_up
 
 MASKED, RANDOM, KEPT = 0, 1, 2
 
+_OFTEN_EMPTY = 0.05
+"""A row that would have no target with more than this probability is short."""
 _32 = np.uint64(32)
 _ROUNDING = np.uint64(fold(0, 1))
 
@@ -66,12 +74,24 @@ def mask_tokens(
         maskable_T &= ~protected_T
     unit = UNITS[config.unit]
     arrival_T, bits_T, first_of_unit_T = unit.arrivals(keys_R, row_starts, maskable_T, starts_word_T, config)
+    order_T, at_least = arrival_T, int(config.at_least_one and rate > 0)
     if config.count == "exact":
-        chosen_T = _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate)
+        chosen_T = _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate, at_least)
     else:
-        chosen_T = arrival_T < threshold(unit.start_rate(rate, config) if unit.start_rate else rate)
+        unit_rate = unit.start_rate(rate, config) if unit.start_rate else rate
+        chosen_T = arrival_T < threshold(unit_rate)
         chosen_T &= maskable_T
-    target_index = _with_every_row(chosen_T, arrival_T, maskable_T, row_starts)
+        if at_least and unit.holds_several:
+            counted_R = row_sums(_counted(maskable_T, first_of_unit_T), row_starts)
+            short_R = counted_R < _enough_units(unit_rate)
+            if short_R.any():
+                lengths = row_starts[1:] - row_starts[:-1]
+                bounds = _short_row_bounds(rate, config)
+                bound_R = np.where(short_R, bounds[np.minimum(counted_R, len(bounds) - 1)], threshold(1.0))
+                chosen_T &= arrival_T < bound_R.repeat(lengths)
+                if unit.coverage is not None:
+                    np.copyto(order_T := arrival_T.copy(), bits_T, where=short_R.repeat(lengths))
+    target_index = _with_every_row(chosen_T, order_T, maskable_T, row_starts) if at_least else chosen_T.nonzero()[0]
     target_ids = ids_T[target_index]
     action = arrival_T[target_index] << _32
     is_unmasked = action >= threshold(config.mask_share)
@@ -85,17 +105,85 @@ def mask_tokens(
     return Targets(target_index, target_ids, new_ids, is_unmasked, is_kept)
 
 
-def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate):
-    """In each row the `rate * n` units of smallest arrival, where n is the number of the row's maskable units.
+def _enough_units(unit_rate: float) -> int:
+    """How many units a row needs in order to have a target nearly always; a row with fewer is short."""
+    return 1 if unit_rate >= 1 else math.ceil(math.log(_OFTEN_EMPTY) / math.log1p(-unit_rate))
+
+
+@lru_cache(maxsize=8)
+def _short_row_bounds(rate: float, config: MaskConfig) -> np.ndarray:
+    """For rows of 0, 1, 2 … units, as far as such rows are short, the bound of arrivals at which `rate` of the tokens
+    become targets, the added ones included; 0 where the added one alone is more."""
+    unit = UNITS[config.unit]
+    highest = unit.start_rate(rate, config) if unit.start_rate else rate
+    units = np.arange(_enough_units(highest))
+    low, high = np.zeros(len(units)), np.full(len(units), highest)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = _share_with_added(middle, units, config) > rate
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return np.array([threshold(bound) for bound in low], np.uint64)
+
+
+def _share_with_added(unit_rate, num_units, config):
+    """The share of a row's tokens that become targets where units are chosen at this rate, and one more in a row that
+    would have none."""
+    coverage = UNITS[config.unit].coverage
+    share = unit_rate if coverage is None else coverage(unit_rate, config)
+    # Nothing is chosen if the first unit is not covered and no other one starts.
+    empty = (1 - unit_rate) ** np.maximum(num_units - 1, 0) * (1 - share)
+    return share + empty / np.maximum(num_units, 1)
+
+
+def expected_targets(
+    ids_T: np.ndarray,
+    row_starts: np.ndarray,
+    vocabulary: Vocabulary,
+    config: MaskConfig,
+    rate: float,
+    starts_word_T=None,
+) -> np.ndarray:
+    """(R,) how many targets each row has in the mean."""
+    maskable_T = look_up(vocabulary.maskable_V, ids_T)
+    keys_R = np.zeros(len(row_starts) - 1, np.uint64)
+    units = UNITS[config.unit].arrivals(keys_R, row_starts, maskable_T, starts_word_T, config)
+    num_units_R = row_sums(_counted(maskable_T, units.first_of_unit_T), row_starts)
+    return _expected_share(num_units_R, config, rate) * row_sums(maskable_T, row_starts)
+
+
+def _expected_share(num_units_R: np.ndarray, config: MaskConfig, rate: float) -> np.ndarray:
+    """Of the tokens of rows that have so many units."""
+    num_units_R = np.maximum(num_units_R, 1)
+    unit, one = UNITS[config.unit], 1 / num_units_R
+    if not config.at_least_one or not rate:
+        return np.full(len(num_units_R), rate)
+    if config.count == "exact":
+        return np.maximum(rate, one)
+    if not unit.holds_several:
+        return _share_with_added(rate, num_units_R, config)
+    # The whole span that is added to a longer row, in less than one of twenty, is counted as one token.
+    unit_rate = unit.start_rate(rate, config) if unit.start_rate else rate
+    long_R = _share_with_added(unit_rate, num_units_R, config)
+    return np.where(num_units_R < _enough_units(unit_rate), np.maximum(rate, one), long_R)
+
+
+def _counted(maskable_T, first_of_unit_T):
+    """What the units of a row are counted by: the first tokens of words, or tokens."""
+    return maskable_T if first_of_unit_T is None else maskable_T & first_of_unit_T
+
+
+def _smallest_in_each_row(arrival_T, maskable_T, first_of_unit_T, row_starts, keys_R, rate, at_least):
+    """In each row the `rate * n` units of smallest arrival, where n is the number of the row's maskable units, and
+    `at_least` so many.
 
     The count is rounded up or down at random, so that its mean is exact. Tokens and spans are counted in tokens (the
     last span is cut to fit), words in words (each word is equally likely, so tokens reach the rate in the mean).
     """
     lengths = row_starts[1:] - row_starts[:-1]
-    counted_T = maskable_T if first_of_unit_T is None else maskable_T & first_of_unit_T
+    counted_T = _counted(maskable_T, first_of_unit_T)
     counted_R = row_sums(counted_T, row_starts)
     rounding_R = mix(keys_R ^ _ROUNDING) / 2.0**64
-    wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, 1))
+    wanted_R = np.maximum(np.floor(rate * counted_R + rounding_R).astype(np.int64), np.minimum(counted_R, at_least))
 
     # One sort orders all rows at once: the row number stands above the arrival's leading bits.
     order_T = np.repeat(np.arange(len(lengths), dtype=np.uint64) << np.uint64(40), lengths)

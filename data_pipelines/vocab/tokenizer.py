@@ -60,6 +60,12 @@ class Tokenizer:
         """One more than the largest id."""
         return max(self.backend.get_vocab().values()) + 1
 
+    @property
+    def pads_left(self) -> bool:
+        """Whether the folder that it was loaded from wants padding before the text."""
+        side = (self.settings.padding or {}).get("direction")
+        return self.settings.values().get("padding_side", side) == "left"
+
     @cached_property
     def fingerprint(self) -> str:
         """Different for any two tokenizers that give different ids."""

@@ -26,7 +26,7 @@ class Vocabulary(NamedTuple):
     """bool: whether a token may be a target; special tokens may not."""
     drawable: np.ndarray
     """Ids that may replace another token."""
-    pad_id: int = 0
+    pad_id: int | None = None
     pads_left: bool = False
     tokens: Mapping[str, int] | None = None
     """The ids by spelling, where a tokenizer was given."""
@@ -44,14 +44,17 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
     added = _integers_of(special_ids)
     if hasattr(tokenizer, "special"):  # ours
         tokens, special = tokenizer.backend.get_vocab(), set(tokenizer.special.special_ids)
-        mask_id, pad_id = tokenizer.special.mask_id, tokenizer.special.pad_id
+        mask_id, pad_id, pads_left = tokenizer.special.mask_id, tokenizer.special.pad_id, tokenizer.pads_left
     elif hasattr(tokenizer, "all_special_ids"):  # transformers
         tokens, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
+        special |= {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
         mask_id, pad_id, pads_left = tokenizer.mask_token_id, tokenizer.pad_token_id, tokenizer.padding_side == "left"
     else:
         tokens = tokenizer.get_vocab()
         special = special_ids_of(tokenizer, tokens)
         mask_id, pad_id = id_by_spelling("mask", tokens), id_by_spelling("pad", tokens)
+        if tokenizer.padding is not None:
+            pad_id, pads_left = tokenizer.padding["pad_id"], tokenizer.padding["direction"] == "left"
     if not tokens:
         raise ValueError("this tokenizer has an empty vocabulary")
     if mask_id is None:
@@ -60,14 +63,14 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
     special |= added
     ordinary = np.array(sorted(set(tokens.values()) - special - unused), np.int64)
     maskable_V = _maskable(mask_id, max(tokens.values()) + 1, special, ordinary)
-    return Vocabulary(mask_id, maskable_V, ordinary, 0 if pad_id is None else pad_id, pads_left, tokens)
+    return Vocabulary(mask_id, maskable_V, ordinary, pad_id, pads_left, tokens)
 
 
 def vocabulary_from_ids(mask_id: int, vocab_size: int, special_ids: Iterable[int], pad_id: int | None) -> Vocabulary:
     """The vocabulary that plain numbers describe; [MASK] and padding count as special."""
     special = _integers_of(special_ids) | {mask_id} | ({pad_id} if pad_id is not None else set())
     ordinary = np.array([index for index in range(vocab_size) if index not in special], np.int64)
-    return Vocabulary(mask_id, _maskable(mask_id, vocab_size, special, ordinary), ordinary, pad_id or 0)
+    return Vocabulary(mask_id, _maskable(mask_id, vocab_size, special, ordinary), ordinary, pad_id)
 
 
 def look_up(table_V: np.ndarray, ids_T: np.ndarray) -> np.ndarray:

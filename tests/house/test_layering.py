@@ -31,7 +31,10 @@ ROOMS = {
     "data_pipelines/text": ["pyarrow", "datasets", "huggingface_hub", "numpy"],
     "data_pipelines/vocab": ["data_pipelines/text", "tokenizers", "numpy", "jieba"],
     "data_pipelines/rows": ["data_pipelines/text", "data_pipelines/vocab", "tokenizers", "numpy"],
-    "data_pipelines/masks": ["data_pipelines/rows", "data_pipelines/vocab", "numpy", "torch"],
+    "data_pipelines/masks": [
+        *("data_pipelines/rows", "data_pipelines/vocab", "numpy", "torch"),
+        "typing_extensions",  # for type checkers alone, which bring it along
+    ],
     "data_pipelines/labels": ["data_pipelines/text", "datasets", "numpy", "spacy"],
     "data_pipelines/clean": ["data_pipelines/text", "numpy"],
     "data_pipelines/demo": ["data_pipelines/text"],

@@ -63,7 +63,7 @@ def test_the_attention_mask_comes_from_the_lengths_and_not_from_the_ids():
     """Where id 0 is an ordinary token, it stands in the rows and is drawn as a replacement."""
     given = [{"input_ids": [0] * (4 + i % 3), "row_id": i} for i in range(90)]
     everything_random = {"mlm_probability": 0.9, "mask_replace_prob": 0.0, "random_replace_prob": 1.0}
-    batch = MaskingCollator(mask_id=2, vocab_size=3, seed=0, **everything_random)(given)
+    batch = MaskingCollator(mask_id=2, vocab_size=3, pad_id=1, seed=0, **everything_random)(given)
     assert batch["attention_mask"].sum(1).tolist() == [4 + i % 3 for i in range(90)]
     was_drawn = (batch["labels"] != -100) & (batch["input_ids"] == 0)
     assert was_drawn.any()

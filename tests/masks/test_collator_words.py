@@ -67,6 +67,6 @@ def test_words_of_a_byte_level_vocabulary_break_at_punctuation():
     )
     encoding = tokenizer.encode(text)
     collator = MaskingCollator(wrapped, unit="word", seed=0)
-    words = collator._word_starts(np.array(encoding.ids))
+    words = collator.word_starts(np.array(encoding.ids))
     exact = [i == 0 or encoding.word_ids[i] != encoding.word_ids[i - 1] for i in range(len(encoding.ids))]
     assert words.tolist() == exact

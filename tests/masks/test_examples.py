@@ -132,7 +132,7 @@ def test_mistakes_are_named(options, given, complaint):
 
 
 WRONG = {
-    "mlm_probability": [None, "0.15", NAN, 0.0, 1.0, 1.5],
+    "mlm_probability": [None, "0.15", NAN, -0.1, 1.1, 1.5, True],
     "mask_replace_prob": [None, "0.8", NAN, -0.1, 1.1],
     "random_replace_prob": [None, "0.1", NAN, -0.1, 1.1],
     "pad_to_multiple_of": ["8", NAN, 2.5, 0, -8],

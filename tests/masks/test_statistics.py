@@ -13,11 +13,14 @@ from data_pipelines.rows.batch import RowBatch
 # Two rows: [CLS] eight words [SEP], with ids 2 and 3 around.
 BORDERS = np.array([0, 10, 20])
 ROWS = RowBatch(np.array([2, *range(10, 18), 3, 2, *range(20, 28), 3]), BORDERS, BORDERS, np.ones(20, bool))
-MASKABLE_V = np.arange(40) >= 5
 
 
 def masked():
-    collator = MaskingCollator(
+    return collator().collate_rows(ROWS, np.arange(2), np.zeros(2, np.int64), step=0)
+
+
+def collator():
+    return MaskingCollator(
         mask_id=4,
         vocab_size=40,
         special_ids=range(5),
@@ -26,12 +29,11 @@ def masked():
         return_tensors="np",
         mlm_probability=0.5,
     )
-    return collator.collate_rows(ROWS, np.arange(2), np.zeros(2, np.int64), step=0)
 
 
 def counted(batch) -> MaskStatistics:
     statistics = MaskStatistics()
-    statistics.add(ROWS, batch, MASKABLE_V)
+    statistics.add(ROWS, batch, collator())
     return statistics
 
 
@@ -41,6 +43,7 @@ def test_an_honest_batch_breaks_no_law():
     assert (found.rows, found.tokens, found.maskable) == (2, 20, 16)
     assert found.selected == len(batch.target_index) == found.masked + found.random + found.kept
     assert (found.specials_touched, found.unselected_changed, found.rows_without_target) == (0, 0, 0)
+    assert found.expected == pytest.approx(2 * (8 * 0.5 + 0.5**8))  # half, and one more in a row that has none
 
 
 def test_a_touched_special_token_is_counted():
@@ -70,7 +73,9 @@ def test_a_row_without_target_is_counted():
 
 
 def test_shares_stand_beside_what_was_asked_for():
-    statistics = MaskStatistics(rows=4, tokens=220, maskable=200, selected=30, masked=24, random=4, kept=2)
+    statistics = MaskStatistics(
+        rows=4, tokens=220, maskable=200, selected=30, masked=24, random=4, kept=2, expected=32.0
+    )
     rates = statistics.rates(MaskConfig(), drawable=100)
     assert [rate.share for rate in rates[:4]] == pytest.approx([0.15, 0.8, 4 / 30, 2 / 30])
-    assert [rate.expected for rate in rates] == pytest.approx([0.15, 0.8, 0.1, 0.1, 0.01, 0, 0, 0])
+    assert [rate.expected for rate in rates] == pytest.approx([0.16, 0.8, 0.1, 0.1, 0.01, 0, 0, 0])

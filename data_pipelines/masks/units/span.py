@@ -53,4 +53,12 @@ def start_rate(rate: float, config: MaskConfig) -> float:
     return high
 
 
-SPAN = Unit(_arrivals, start_rate=start_rate)
+def coverage(start_rate, config: MaskConfig):
+    """How often a token is a target where spans start at this rate."""
+    missed = 1.0
+    for distance in range(config.span_max):
+        missed = missed * (1 - start_rate * _survival(distance, config.span_mean))
+    return 1 - missed
+
+
+SPAN = Unit(_arrivals, start_rate=start_rate, coverage=coverage)

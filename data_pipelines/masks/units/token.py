@@ -9,4 +9,4 @@ def _arrivals(keys_R, row_starts, maskable_T, starts_word_T, config) -> Arrivals
     return Arrivals(bits_T, bits_T, None)
 
 
-TOKEN = Unit(_arrivals)
+TOKEN = Unit(_arrivals, holds_several=False)

@@ -27,9 +27,13 @@ class Unit(NamedTuple):
     """Called with keys_R, row_starts (R+1 borders), maskable_T, starts_word_T and the MaskConfig."""
     needs_words: bool = False
     """Whether `arrivals` reads starts_word_T; otherwise that may be None."""
+    holds_several: bool = True
+    """Whether a unit may be more than one token; short rows are then treated as masking.py says."""
     start_rate: Callable[[float, Any], float] | None = None
     """From rate and MaskConfig, how often an arrival is chosen so that `rate` of the tokens become targets. For units
     that overlap; None means at the rate itself."""
+    coverage: Callable[[Any, Any], Any] | None = None
+    """The opposite of `start_rate`, for arrays of rates."""
 
 
 def arrivals_of_runs(starts_T: np.ndarray, keys_R, row_starts: np.ndarray, maskable_T: np.ndarray) -> Arrivals:
