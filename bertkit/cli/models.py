@@ -23,16 +23,21 @@ MODEL = "folder of a model or of a run, or hf:NAME to download one"
 
 def fill(parser: ArgumentParser) -> Run:
     parser.add_argument(
-        "text", metavar="TEXT", nargs="*", help="text with [MASK] where a token is missing; standard input if none"
+        "text",
+        metavar="TEXT",
+        nargs="*",
+        help="text with [MASK] where a token is missing, [SPAN] where some are; standard input if none",
     )
     parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help="candidates for each mask (default: 5)")
     parser.add_argument(
         "--order",
         default="left-to-right",
-        choices=("left-to-right", "easiest-first"),
-        help="which mask is filled first where there are several (default: left-to-right)",
+        choices=("left-to-right", "easiest-first", "together"),
+        help="which of several masks is filled first, or together in --passes (default: left-to-right)",
     )
+    parser.add_argument("--passes", type=int, default=4, metavar="N", help="passes of --order together (default: 4)")
+    parser.add_argument("--max-span", type=int, default=4, metavar="N", help="most tokens of a [SPAN] (default: 4)")
     add_json(parser, "one JSON object a line, a line for each text,")
     return _fill
 
@@ -74,8 +79,9 @@ globals()["import"] = import_folder
 
 
 def _fill(arguments: Namespace) -> int:
-    if arguments.top_k < 1:
-        raise ValueError(f"--top-k must be at least 1, got {arguments.top_k}")
+    for name in ("top_k", "passes", "max_span"):
+        if getattr(arguments, name) < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")
     check_named(arguments.model)
 
     from bertkit.evaluate.fill import FillMask
@@ -86,7 +92,7 @@ def _fill(arguments: Namespace) -> int:
         for number, line in _numbered(arguments.text):
             try:
                 text = line.decode("utf-8") if isinstance(line, bytes) else line
-                filled = fill_mask(text, top_k=arguments.top_k, order=arguments.order)
+                filled = fill_mask(text, arguments.top_k, arguments.order, arguments.passes, arguments.max_span)
             except ValueError as error:
                 if number is None:
                     raise

@@ -1,7 +1,8 @@
-"""Fills the [MASK]s of a text with the likeliest tokens."""
+"""Fills the [MASK]s of a text with the likeliest tokens, and its [SPAN]s with as many tokens as fit best."""
 
 # T tokens, M masks still open, V vocabulary
 
+import math
 import re
 import unicodedata
 from pathlib import Path
@@ -17,8 +18,8 @@ from bertkit.model.packing import pack
 from data_pipelines.vocab.marks import INSIDE, SPACES, word_mark
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
-MASK = "[MASK]"
-Order = Literal["left-to-right", "easiest-first"]
+MASK, SPAN = "[MASK]", "[SPAN]"
+Order = Literal["left-to-right", "easiest-first", "together"]
 
 
 class Candidate(NamedTuple):
@@ -30,13 +31,19 @@ class Candidate(NamedTuple):
 
 class Filled(NamedTuple):
     text: str
-    """The text with every mask replaced by its likeliest token."""
+    """The text with every mask and span replaced by the likeliest tokens."""
     masks: list[list[Candidate]]
-    """For each mask, in the order of the text, its candidates at the moment it was filled, the likeliest first."""
+    """For each mask, in the order of the text, its candidates at the moment it was filled, the likeliest first; a span
+    is as many masks as it has tokens."""
+
+    @property
+    def score(self) -> float:
+        """Mean logarithm of the probabilities of the tokens taken."""
+        return sum(math.log(candidates[0].probability) for candidates in self.masks) / len(self.masks)
 
 
 class FillMask:
-    """Fills the masks of a text one at a time, each with those filled before it in view."""
+    """Fills the masks of a text: one at a time, each with those filled before it in view, or together."""
 
     def __init__(self, folder: str | Path):
         # Denormal numbers slow matrix products several times.
@@ -54,18 +61,43 @@ class FillMask:
         self.special_ids = sorted(tokenizer.special.special_ids)
         self.mark = word_mark(self.backend.get_vocab())
 
-    def __call__(self, text: str, top_k: int = 5, order: Order = "left-to-right") -> Filled:
+    def __call__(
+        self, text: str, top_k: int = 5, order: Order = "left-to-right", passes: int = 4, max_span: int = 4
+    ) -> Filled:
+        """`passes` is how often masks are filled "together": all of them, then again those that were least sure, ever
+        fewer. `max_span` is how many tokens a [SPAN] may have."""
         if order not in get_args(Order):
             raise ValueError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
-        if top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        for name, value in (("top_k", top_k), ("passes", passes), ("max_span", max_span)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         text = text.replace(self.mask_token, MASK)
+        # One span after the other: those to the right count as one mask until it is their turn.
+        while SPAN in text:
+            lengths = range(1, max_span + 1)
+            tried = {n: text.replace(SPAN, " ".join([MASK] * n), 1) for n in lengths}
+            scores = {n: self._fill(tried[n].replace(SPAN, MASK), 1, order, passes).score for n in lengths}
+            text = tried[max(lengths, key=scores.__getitem__)]
+        return self._fill(text, top_k, order, passes)
+
+    def _fill(self, text: str, top_k: int, order: Order, passes: int) -> Filled:
         ids_T = torch.tensor(self.backend.encode(self._as_trained(text)).ids)
         places = (ids_T == self.mask_id).nonzero().squeeze(1).tolist()
         if not places:
-            raise ValueError(f"nothing to fill: write {MASK} where a token is missing, got {text!r}")
+            raise ValueError(f"nothing to fill: write {MASK} where a token is missing, {SPAN} for some; got {text!r}")
         if len(places) != text.count(MASK):
             raise ValueError(f"the tokenizer reads {len(places)} of the {text.count(MASK)} masks in {text!r}")
+        if order == "together":
+            masks = self._fill_together(ids_T, places, top_k, passes)
+        else:
+            masks = self._fill_one_by_one(ids_T, places, top_k, order)
+        in_order = [masks[place] for place in places]
+        tokens = [candidates[0].token for candidates in in_order]
+        return Filled(_filled(text, tokens, spaced=self.mark in SPACES), in_order)
+
+    def _fill_one_by_one(
+        self, ids_T: Tensor, places: list[int], top_k: int, order: Order
+    ) -> dict[int, list[Candidate]]:
         masks: dict[int, list[Candidate]] = {}
         while len(masks) < len(places):
             open_places = [place for place in places if place not in masks]
@@ -75,9 +107,22 @@ class FillMask:
             place = max(looked_at, key=lambda place: found[place][0].probability)
             masks[place] = found[place]
             ids_T[place] = found[place][0].id
-        in_order = [masks[place] for place in places]
-        tokens = [candidates[0].token for candidates in in_order]
-        return Filled(_filled(text, tokens, spaced=self.mark in SPACES), in_order)
+        return masks
+
+    def _fill_together(self, ids_T: Tensor, places: list[int], top_k: int, passes: int) -> dict[int, list[Candidate]]:
+        masks: dict[int, list[Candidate]] = {}
+        open_places = places
+        for number in range(1, passes + 1):
+            for place, candidates in zip(open_places, self._candidates(ids_T, open_places, top_k), strict=True):
+                masks[place] = candidates
+                ids_T[place] = candidates[0].id
+            # The least sure tokens are asked for again with the others in view, in the last pass none.
+            unsure = sorted(places, key=lambda place: masks[place][0].probability)
+            open_places = sorted(unsure[: len(places) * (passes - number) // passes])
+            if not open_places:
+                break
+            ids_T[open_places] = self.mask_id
+        return masks
 
     def _as_trained(self, text: str) -> str:
         """Where a word's token begins with its space, a mask stands for both."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 
 import pytest
 import torch
@@ -75,6 +76,40 @@ def test_easiest_first_fills_the_surest_mask_first(folder):
     assert filled.masks[surest][0].probability == pytest.approx(float(shares[surest].max()), rel=1e-4)
 
 
+def test_together_all_masks_are_filled_at_once_and_the_unsure_ones_again(folder):
+    """With two masks and two passes the surer one stays, and the other sees it."""
+    fill = FillMask(folder)
+    shares = probabilities(fill, TEXT)
+    surest = int(shares.max(-1).values.argmax())
+    once, twice = (fill(TEXT, order="together", passes=passes) for passes in (1, 2))
+    assert [mask[0].id for mask in once.masks] == shares.argmax(-1).tolist()
+    assert twice.masks[surest][0].id == once.masks[surest][0].id
+    easiest = fill(TEXT, order="easiest-first")
+    assert [mask[0].id for mask in twice.masks] == [mask[0].id for mask in easiest.masks]
+
+
+def test_a_pass_leaves_as_many_masks_open_as_passes_remain(folder, monkeypatch):
+    fill = FillMask(folder)
+    asked = []
+    candidates = FillMask._candidates
+    monkeypatch.setattr(FillMask, "_candidates", lambda self, ids, places, top_k: asked.append(len(places)) or candidates(self, ids, places, top_k))  # fmt: skip # noqa: E501
+    fill("[MASK] " * 8, order="together", passes=4)
+    assert asked == [8, 6, 4, 2]
+    asked.clear()
+    fill("[MASK]", order="together", passes=4)
+    assert asked == [1]
+
+
+def test_a_span_has_the_length_whose_tokens_are_surest(folder):
+    fill = FillMask(folder)
+    by_length = {n: fill("paris is " + " ".join(["[MASK]"] * n) + " france.") for n in (1, 2, 3)}
+    best = max(by_length.values(), key=lambda filled: filled.score)
+    assert fill("paris is [SPAN] france.", max_span=3) == best
+    assert len(fill("[SPAN] is the [SPAN].", max_span=1).masks) == 2
+    hand = sum(math.log(mask[0].probability) for mask in best.masks) / len(best.masks)
+    assert best.score == pytest.approx(hand)
+
+
 def test_the_text_keeps_its_case_and_pieces_join_their_word():
     assert _filled("Paris is [MASK].", ["big"]) == "Paris is big."
     assert _filled("[MASK] is walk [MASK].", ["She", "##ing"]) == "She is walking."
@@ -135,7 +170,9 @@ def test_what_cannot_be_filled_is_refused(folder, tmp_path):
         fill("no mask")
     with pytest.raises(ValueError, match=r"top_k.* 1.* 0"):
         fill(TEXT, top_k=0)
-    with pytest.raises(ValueError, match=r"order.*left-to-right, easiest-first.*'right'"):
+    with pytest.raises(ValueError, match=r"passes.* 1.* 0"):
+        fill(TEXT, order="together", passes=0)
+    with pytest.raises(ValueError, match=r"order.*left-to-right, easiest-first, together.*'right'"):
         fill(TEXT, order="right")
     with pytest.raises(ValueError, match="max_position_embeddings=32"):
         fill("[MASK] " + "paris " * 40)
@@ -153,6 +190,8 @@ def test_the_verb_reads_arguments_and_standard_input(folder, capsys, monkeypatch
     assert [len(mask) for mask in lines[0]["masks"]] == [2, 2]
     assert set(lines[0]["masks"][0][0]) == {"token", "id", "probability"}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{TEXT}\n\n".encode())))
+    assert main(["fill", "--model", str(folder), "--max-span", "0", TEXT]) == 2
+    assert "--max-span" in capsys.readouterr().err
     assert main(["fill", "--model", str(folder), "--order", "easiest-first"]) == 0
     shown = capsys.readouterr().out
     assert "mask 2" in shown
