@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 RECIPES = sorted(shipped_recipes())
 EXPECTED = {
     *("demo", "bert-tiny", "bert-mini", "bert-small", "bert-base", "modernbert-mini", "modernbert-base"),
-    *("roberta-style", "chinese-whole-word", "continued"),
+    *("roberta-style", "chinese-whole-word", "chinese-modern", "continued"),
 }
 CHINESE = (
     "我们在北京的大学学习自然语言处理。今天的天气很好，我们去公园散步。\n\n他喜欢读书，也喜欢音乐和电影。\n\n" * 20
@@ -74,6 +74,13 @@ def test_a_recipe_builds_and_prints_itself(name, tmp_path):
     path = tmp_path / "printed.yaml"
     path.write_text(to_yaml(recipe))
     assert read_recipe(str(path)) == recipe
+
+
+def test_whole_chinese_words_are_masked_for_both_encoders():
+    classic, modern = (read_recipe(name, ["data.corpus=x.txt"]) for name in ("chinese-whole-word", "chinese-modern"))
+    assert (classic.model.architecture, modern.model.architecture) == ("bert", "modernbert")
+    for recipe in (classic, modern):
+        assert (recipe.data.segmenter, recipe.mask.unit, recipe.train.minutes) == ("jieba", "word", 10)
 
 
 @pytest.mark.parametrize("name", RECIPES)
