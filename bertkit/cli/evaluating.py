@@ -3,6 +3,7 @@
 import argparse
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 
 from bertkit.cli.answers import add_json, answer
@@ -12,8 +13,8 @@ from bertkit.evaluate.config import EvaluateConfig
 from data_pipelines.labels.config import TaggedConfig
 
 _WORST = 5
-_OF_MASKED = {"seq_len", "mask_rate", "max_rows", "words", "micro_batch", "documents", "field"}
-_OF_LABELED = {"tag_column", "word_column", "columns", "scheme", "worst"}
+_OF_MASKED = {field.name for field in fields(EvaluateConfig)}
+_OF_LABELED = {"worst", *(field.name for field in fields(TaggedConfig))}
 
 
 def evaluate(parser: ArgumentParser) -> Callable[[Namespace], None]:
@@ -46,10 +47,10 @@ def _evaluate(arguments: Namespace) -> None:
     folder = resolve(arguments.model)
     kind = load_outline(folder).kind if has_weights(folder) else ""  # none: a graph, which only taggers are
     if kind and kind not in {TASKS[name].head for name in TASKS}:
-        _refuse(arguments, _OF_LABELED, f"{folder} is no tagger or classifier")
+        _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{folder} is no tagger or classifier")
         _evaluate_masked(arguments)
     else:
-        _refuse(arguments, _OF_MASKED, f"{folder} is no masked-language model")
+        _refuse(arguments, _OF_MASKED - _OF_LABELED, f"{folder} is no masked-language model")
         _evaluate_labeled(arguments)
 
 
