@@ -56,8 +56,8 @@ def export(parser: ArgumentParser) -> Run:
     parser.add_argument(
         "--format",
         default="transformers",
-        choices=("transformers", "onnx"),
-        help="what opens it: transformers (default), or onnxruntime, which needs no torch",
+        choices=("transformers", "onnx", "html"),
+        help="what opens it: transformers (default), onnxruntime, which needs no torch, or a browser, as one page",
     )
     parser.add_argument("--int8", action="store_true", help="also onnx/model_quantized.onnx, if --check finds it good")
     parser.add_argument("--check", metavar="FILE", help="labeled file that the model has not seen, to measure int8 by")
@@ -135,7 +135,7 @@ def _check_places(source: str, folder: Path) -> None:
 
 def _export(arguments: Namespace) -> None:
     if arguments.int8 and arguments.format == "transformers":
-        raise ValueError("--int8 needs --format onnx")
+        raise ValueError("--int8 needs --format onnx or html")
     if arguments.int8 != (arguments.check is not None):
         raise ValueError("--int8 and --check FILE belong together: a loss that nobody measures goes unnoticed")
     if not 0 <= arguments.max_loss < 100:
@@ -147,12 +147,13 @@ def _export(arguments: Namespace) -> None:
         return
     _check_places(arguments.source, arguments.folder)
 
-    from bertkit.ship.export import export_onnx
+    from bertkit.ship.export import export_onnx, export_page
     from bertkit.ship.gate import Gate
 
     gate = Gate(arguments.check, arguments.max_loss) if arguments.int8 else None
-    model = export_onnx(arguments.source, arguments.folder, gate)
-    print(f"{type(model).__name__} as an ONNX graph → {arguments.folder}")
+    write, what = (export_onnx, "an ONNX graph") if arguments.format == "onnx" else (export_page, "a page")
+    model = write(arguments.source, arguments.folder, gate)
+    print(f"{type(model).__name__} as {what} → {arguments.folder}")
 
 
 def _copy(arguments: Namespace) -> None:

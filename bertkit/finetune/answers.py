@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.finetune.windows import Ask, Row
-from data_pipelines.labels.decoding import legal_labels, span_probabilities, tag_rules
+from data_pipelines.labels.decoding import TagRules, legal_labels, span_probabilities, tag_rules
 from data_pipelines.labels.schemes import Scheme, parse
 from data_pipelines.labels.sentence import Sentence
 
@@ -33,7 +33,7 @@ def predict_labels(
         return [([], Confidence([])) for _ in sentences]
     num_words = [len(sentence.words) for sentence in sentences]
     logits_WK = word_logits(ask, num_words, rows)
-    rules = tag_rules(labels, _scheme(labels, settings))
+    rules = rules_of(labels, settings)
     spans_S: Sequence[dict[tuple[int, int], float] | None]
     if rules is None:
         best, probability_W = logits_WK.argmax(axis=1).tolist(), softmax(logits_WK).max(axis=1).tolist()
@@ -52,6 +52,11 @@ def predict_labels(
 def text_logits(ask: Ask, texts: Sequence[Sentence], rows: Sequence[Row]) -> np.ndarray:
     """(N, K) for N texts: the mean of each text's windows."""
     return word_logits(ask, [1] * len(texts), rows)
+
+
+def rules_of(labels: Sequence[str], settings: Mapping[str, Any]) -> TagRules | None:
+    """The rules that tags are kept to; None where they know none."""
+    return tag_rules(labels, _scheme(labels, settings))
 
 
 def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:

@@ -95,6 +95,11 @@ class RowForm(NamedTuple):
     def room(self) -> int:
         return self.max_length - len(self.before) - len(self.after)
 
+    @property
+    def step(self) -> int:
+        """Subwords from one window to the next. Further apart they would leave out what lies between them."""
+        return min(self.stride, self.room) or max(self.room // 2, 1)
+
     def row_ids(self, ids: np.ndarray) -> np.ndarray:
         return np.concatenate((self.before, ids, self.after))
 
@@ -120,7 +125,7 @@ class WordEncoder:
         self._backend.encode_special_tokens = True
         special = tokenizer.special
         # A word that the tokenizer makes nothing of (empty, zero-width) is an unknown one: it still gets a tag.
-        self._stand_in = next(
+        self.stand_in = next(
             [index] for index in (special.unk_id, special.mask_id, special.sep_id, 0) if index is not None
         )
         self._first: dict[str, list[int]] = {}
@@ -149,7 +154,7 @@ class WordEncoder:
         encodings = self._backend.encode_batch_fast(
             [*new_first, *(f" {word}" for word in new_later)], add_special_tokens=False
         )
-        found = iter([encoding.ids or self._stand_in for encoding in encodings])
+        found = iter([encoding.ids or self.stand_in for encoding in encodings])
         first.update(zip(new_first, found, strict=False))
         later.update(zip(new_later, found, strict=True))
         subwords: list[list[int]] = []
@@ -263,9 +268,7 @@ def window_starts(size: int, form: RowForm) -> np.ndarray:
     room = form.room
     if size <= room:
         return np.zeros(1, np.int64)
-    # Further apart they would leave out what lies between them.
-    step = min(form.stride, room) or max(room // 2, 1)
-    return np.append(np.arange(0, size - room, step), size - room)
+    return np.append(np.arange(0, size - room, form.step), size - room)
 
 
 def owners(first_W: np.ndarray, starts: np.ndarray, room: int, size: int) -> np.ndarray:

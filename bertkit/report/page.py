@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ from bertkit.report.markup import Html, join, tag
 from data_pipelines.durable import finite, replace_file
 
 
-def document(title: str, body: Html, data: Any, scripts: list[str]) -> str:
-    """The page. Its policy names our style and scripts by their hashes: nothing else can run or be fetched, not even
-    if text of a corpus found a way around the escaping."""
+def document(title: str, body: Html, data: Any, scripts: list[str], programs: Sequence[str] = ()) -> str:
+    """The page, with scripts of this room, or programs of another. Its policy names style and scripts by their hashes:
+    nothing else can run or be fetched, not even if text of a corpus found a way around the escaping."""
     style = _asset("page.css")
-    programs = [_asset(name) for name in ["theme.js", *scripts]]
+    programs = [*(_asset(name) for name in ["theme.js", *scripts]), *programs]
     policy = "; ".join(
         [
             "default-src 'none'",

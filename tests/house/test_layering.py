@@ -74,6 +74,8 @@ ROOMS = {
     "bertkit/ship": [
         *("bertkit/hf", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"),
         "data_pipelines/labels/config.py",  # how the file of the gate is read
+        "data_pipelines/text/characters.py",  # how the page splits words
+        *("bertkit/report/page.py", "bertkit/report/markup.py"),  # the frame of the page
     ],
     "bertkit/report": [
         *("bertkit/config", "bertkit/hf", "bertkit/evaluate", "bertkit/pretrain", "bertkit/finetune"),

@@ -40,15 +40,15 @@ class Tagger:
         tasks = tasks_by_head(settings, path)
         model, self._ask = open_model(path, list(tasks), backend, device)
         self.task = task_of(model, settings, tasks)
-        tokenizer = load_tokenizer(path)
+        tokenizer = self.tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, model.config.vocab_size, path)
         self.labels = model.labels
         self.settings = settings
         self.reading = Reading(read_config(settings), self.labels)
         self._read = _reader(self.task, settings, path)
-        self._encode = WordEncoder(tokenizer)
+        self.encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
-        self._form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
+        self.form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
 
     def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""
@@ -70,7 +70,7 @@ class Tagger:
 
     def predict(self, sentences: Sequence[Sentence]) -> list[tuple[Any, Any]]:
         """What the task predicts for each sentence, and how sure it is."""
-        rows = self.task.rows(sentences, self._encode, self._form)
+        rows = self.task.rows(sentences, self.encode, self.form)
         return self.task.predict(self._ask, sentences, rows, self.labels, self.settings)
 
     def answer_all(self, parts: Iterable[Part], must_wait: Callable[[], bool] = lambda: False) -> Iterator[Answer]:
