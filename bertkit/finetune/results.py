@@ -9,12 +9,13 @@ from typing import Any
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.batches import asking
 from bertkit.finetune.card import tagger_card
+from bertkit.finetune.cautions import cautions
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.predict.settings import SETTINGS, files_settings, settings_bytes
 from bertkit.finetune.score_tables import score_line, worst_text
 from bertkit.finetune.tasks.task import Scores
-from bertkit.finetune.tuning_data import TuningData
+from bertkit.finetune.tuning_data import Steps, TuningData
 from bertkit.hf import save
 from bertkit.model.heads import ModelWithHead
 from bertkit.run.folder import EXPORT
@@ -82,8 +83,8 @@ def _name_problem(model: ModelWithHead, problem_type: str | None) -> None:
         model.config = dataclasses.replace(model.config, carried=carried)
 
 
-def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:
-    """Scores of all seeds with mean and deviation, and the best seed's export as the run's."""
+def summarise(recipe: FinetuneRecipe, data: TuningData, steps: Steps) -> dict[str, Any]:
+    """Scores of all seeds with mean and deviation, what makes them doubtful, and the best seed's export."""
     folder, name = Path(recipe.run.dir), data.task.deciding(data.labeled)
     seeds = [json.loads((seed_folder(recipe, seed) / SCORES).read_bytes()) for seed in recipe.run.seeds]
     best = max(seeds, key=lambda found: found["dev"][name]) if "dev" in seeds[0] else seeds[0]
@@ -93,6 +94,7 @@ def summarise(recipe: FinetuneRecipe, data: TuningData) -> dict[str, Any]:
         if part in seeds[0]:
             mean, deviation = mean_and_deviation(found[part][name] for found in seeds)
             results[part] = {"mean": mean, "deviation": deviation, "baselines": baselines[part]}
+    results["warnings"] = cautions(data, steps, results)
     source = seed_folder(recipe, best["seed"]) / EXPORT
     with durable.replacing_folder(folder / EXPORT) as unfinished:
         shutil.copytree(source, unfinished, dirs_exist_ok=True)

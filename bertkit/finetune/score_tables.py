@@ -37,6 +37,8 @@ def print_results(task: Task, results: dict[str, Any]) -> None:
     console.print(f"the model is in {results['export']}", markup=False)
     for part in parts:
         _print_scores(console, task, results, part)
+    for warning in results.get("warnings", []):
+        console.print(f"warning: {printable(warning)}", markup=False)
 
 
 def best_seed(results: Mapping[str, Any]) -> dict[str, Any]:

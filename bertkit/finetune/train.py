@@ -62,7 +62,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
                 return exit_code
         run.steps_done()
         if accelerator.is_main_process:
-            print_results(task, summarise(recipe, data))
+            print_results(task, summarise(recipe, data, steps))
         accelerator.wait_for_everyone()
     return 0
 

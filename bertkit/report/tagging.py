@@ -29,8 +29,10 @@ def score_section(runs: list[Run], tasks: Mapping[str, list[int]]) -> list[Html]
     """The scores that decide, dev beside test, the baselines below: of every seed of one run, or of several runs."""
     scored = {task: [index for index in indices if runs[index].scores is not None] for task, indices in tasks.items()}
     if len(runs) == 1:
-        return [shown for shown in [_seeds(runs[0])] if shown] if runs[0].scores else []
-    return [shown for indices in scored.values() if indices and (shown := _side_by_side(runs, indices))]
+        found = [_warnings(runs[0]), _seeds(runs[0])] if runs[0].scores else []
+        return [shown for shown in found if shown]
+    parts = [shown for run in runs if (shown := _warnings(run))]
+    return parts + [shown for indices in scored.values() if indices and (shown := _side_by_side(runs, indices))]
 
 
 def tagger_parts(run: Run) -> Html | None:
@@ -47,6 +49,14 @@ def tagger_parts(run: Run) -> Html | None:
     for name, found in splits.items():
         parts += [_confusions(found.get("confusions"), name), _worst(found.get("worst"), words, name)]
     return join(*parts)
+
+
+def _warnings(run: Run) -> Html | None:
+    """What makes the scores of a run doubtful, said before them."""
+    warnings = (run.scores or {}).get("warnings")
+    if not isinstance(warnings, list) or not warnings:
+        return None
+    return tag("ul", [tag("li", f"{run.name}: {printable(str(warning))}") for warning in warnings], class_="warnings")
 
 
 def best_seed(scores: dict[str, Any]) -> dict[str, Any]:

@@ -191,6 +191,13 @@ def test_a_task_that_nobody_here_knows_is_shown_all_the_same(tmp_path):
         assert told in shown
 
 
+def test_what_makes_scores_doubtful_stands_before_them(tmp_path):
+    scores = {"score": "f1", "best_seed": 0, "seeds": [{"seed": 0, "dev": {"f1": 0.5}}], "dev": {"mean": 0.5}}
+    folder = write_run(tmp_path / "run", training(1.0), scores={**scores, "warnings": ["below <a> baseline"]})
+    page = training_report(read_runs([folder]))
+    assert page.index("below &lt;a&gt; baseline") < page.index("of every seed")
+
+
 def test_captions_of_scores_say_what_was_counted(tmp_path):
     unknown = {"share": 0.2, "accuracy": 0.4, "words": 1841}
     dev = {"accuracy": 0.8, "unknown": unknown, "tags": {"X": {"f1": 0.5}}}
