@@ -84,7 +84,7 @@ def marks_of(hint: Any) -> Iterator[Any]:
 def check_utf8(key: str, path: str) -> None:
     """Refuse a path of other bytes: it could be opened, but written into no recipe, card or log."""
     if any("\ud800" <= char <= "\udfff" for char in path):
-        raise ValueError(f"{key} is not UTF-8: {shown(path)}; rename the file or folder")
+        raise ValueError(f"{key} is not UTF-8: {path!r}; rename the file or folder")
 
 
 def shown(value: Any) -> str:

@@ -38,7 +38,8 @@ def bench_collator(against: str | None, quick: bool) -> tuple[list[Row], list[st
 
 def _measure(name: str, form: str, drawn: list[np.ndarray], against: str | None, quick: bool) -> Row:
     announce(f"collator {name}")
-    options: dict[str, Any] = {"mask_id": 4, "vocab_size": _VOCAB_SIZE, "special_ids": range(len(_SPECIAL)), "seed": 0}
+    special = {"mask_id": 4, "pad_id": 0, "special_ids": range(len(_SPECIAL))}
+    options: dict[str, Any] = {"vocab_size": _VOCAB_SIZE, "seed": 0, **special}
     examples = [{"input_ids": row.tolist() if form == "lists" else row} for row in drawn]
     flat, starts = np.concatenate(drawn), np.cumsum([0] + [len(row) for row in drawn])
     row_ids, epochs = np.arange(len(drawn)), np.zeros(len(drawn), np.int64)

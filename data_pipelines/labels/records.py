@@ -152,7 +152,8 @@ def _sentence_of(
         return Sentence(list(words), tags, source, [line] * len(words))
     if not isinstance(text, str):
         raise ValueError(f"{place}: expected tokens (a list of words) or a text; the keys are {', '.join(record)}")
-    offsets = [(word["start"], word["end"]) for word in words] if words else splitter.places(text)
+    places = words if isinstance(words, (list, tuple)) else []
+    offsets = [(word["start"], word["end"]) for word in places] or splitter.places(text)
     words = [text[start:end] for start, end in offsets]
     tags = None
     if tagged or _key(record, config.tag_column, _SPAN_KEYS) in record:

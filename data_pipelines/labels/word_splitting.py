@@ -10,7 +10,6 @@ from functools import cache
 from itertools import accumulate, pairwise, product
 from typing import Any
 
-from data_pipelines.labels.segmenter import LearnedSegmenter, learn_segmenter
 from data_pipelines.text.characters import IDEOGRAPHS, KANA, UNSPACED
 
 Places = list[tuple[int, int]]
@@ -57,7 +56,7 @@ class WordSplitter:
 
     def __init__(self, rule: SplitRule, segmenter: Callable[[str], Iterable[str]] | None = None):
         self.rule = rule
-        self._segment = LearnedSegmenter.from_json(rule.segmenter) if isinstance(rule.segmenter, dict) else segmenter
+        self._segment = _learned(rule.segmenter) if isinstance(rule.segmenter, dict) else segmenter
         assert rule.segmenter is None or self._segment, "a named segmenter is given by the caller"
         self._known: dict[str, Places] = {}
 
@@ -111,6 +110,12 @@ class WordSplitter:
         return None
 
 
+def _learned(weights: dict[str, Any]) -> Callable[[str], Iterable[str]]:
+    from data_pipelines.labels.segmenter import LearnedSegmenter  # here, because numpy takes longer than any error may
+
+    return LearnedSegmenter.from_json(weights)
+
+
 def learn_rule(sentences: Iterable[tuple[Sequence[str], str | None]]) -> SplitRule:
     """The rule that best reproduces the words of a corpus from its text; where words have no spaces between them, a
     segmenter learned from them.
@@ -122,6 +127,8 @@ def learn_rule(sentences: Iterable[tuple[Sequence[str], str | None]]) -> SplitRu
     sample = sentences[:: max(1, len(sentences) // _LOOKED_AT)]
     examples = [(list(words), text or written_out(words)) for words, text in sample]
     if _is_unspaced(examples):
+        from data_pipelines.labels.segmenter import learn_segmenter
+
         runs = (run for words, text in sentences for run in _runs(words, text or written_out(words)))
         return SplitRule(segmenter=learn_segmenter(runs).to_json())
     rules = [SplitRule(punctuation=False)]

@@ -9,13 +9,14 @@ from bertkit.cli import main
 from bertkit.config.fields import entries
 from bertkit.config.finetune import FinetuneRecipe, read_finetune_recipe
 from bertkit.config.recipe import shipped_recipes
+from bertkit.finetune.tasks import TASKS
 
 
 def test_help_lists_every_recipe_and_every_key_with_its_help(capsys):
     assert main(["finetune", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert all(name in shown for name in shipped_recipes("finetune"))
-    assert "task [tagging | classification]" in shown
+    assert f"task [{' | '.join(TASKS)}]" in shown
     for entry in entries(FinetuneRecipe):
         assert f" {entry.key} " in shown
         assert entry.help in shown
