@@ -24,7 +24,12 @@ Kept = Annotated[int, Range("[2, inf)")]
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     objective: str = "masked-lm"
-    """What is learned: masked-lm, to say which tokens were masked."""
+    """What is learned: masked-lm, to say which tokens were masked; causal-masked and masked-next-token, also to read on
+    from left to right in some of the rows; causal-first, that in the first steps."""
+
+    causal_share: Share = 0.25
+    """Share of the rows (causal-masked, masked-next-token) or of the steps (causal-first) that are read from left to
+    right, every token told from those before it."""
 
     steps: Annotated[int | None, Range("[0, 2**40]")] = None
     """Optimizer steps. Give one of steps, tokens and minutes."""

@@ -92,14 +92,18 @@ class MaskedLM(ModelWithHead):
     def loss(self, batch: Any) -> Tensor:
         """Cross-entropy summed over the batch's targets. Only they are projected to the vocabulary, and only they
         pass through the last block."""
-        at, order = batch.target_index.sort()
+        at, order = self.places(batch).sort()
         hidden_MD = self.head.transform(self.encoder.encode(batch, at))
         return summed_cross_entropy(hidden_MD, self.decoder_weight, self.head.decoder_bias, batch.target_ids[order])
 
     def target_logits(self, batch: Any) -> Tensor:
         """Logits (M, V) at the batch's targets, in their order."""
-        at, order = batch.target_index.sort()
+        at, order = self.places(batch).sort()
         return self.project(self.encoder.encode(batch, at))[order.argsort()]
+
+    def places(self, batch: Any) -> Tensor:
+        """Where the batch's targets are told: at their own places."""
+        return batch.target_index
 
     def logits(self, batch: Packed) -> Tensor:
         """Logits (T, V) at every token."""

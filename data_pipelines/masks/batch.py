@@ -31,6 +31,9 @@ class PackedBatch:
     """(T,) which of two texts a token is of, 0 or 1; None where a sequence is one text."""
     target_group: Any = None
     """(M,) the answer to which each position belongs, from 0, where the mean of several is one answer."""
+    prefixes: Any = None
+    """(S,) int32: a token sees what came before it and this many tokens at the start of its sequence; None where every
+    token sees all of its sequence."""
 
     def to(self, device, non_blocking: bool = False) -> "PackedBatch":
         """What a model reads on the device; how a target was masked stays where it is."""

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     Row = Callable[[Recipe, PretrainingData], "Objective"]
 
 Scorer = Callable[["Evaluation"], dict[str, Any]]
-OBJECTIVES: "Table[Row]" = Table("objective", {"masked-lm": "bertkit.pretrain.objectives.masked_lm:masked_lm"})
+OBJECTIVES: "Table[Row]" = Table(
+    "objective",
+    {
+        "masked-lm": "bertkit.pretrain.objectives.masked_lm:masked_lm",
+        "causal-masked": "bertkit.pretrain.objectives.causal_masked:causal_masked",
+        "masked-next-token": "bertkit.pretrain.objectives.masked_next_token:masked_next_token",
+        "causal-first": "bertkit.pretrain.objectives.causal_first:causal_first",
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)

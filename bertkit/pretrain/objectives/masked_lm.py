@@ -22,11 +22,6 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
     def make_model(start: Model, seed: int) -> nn.Module:
         return start if start.kind == MaskedLM.kind else MaskedLM(start.encoder, seed)
 
-    def make_collator(total_steps: int) -> MaskingCollator:
-        return MaskingCollator.from_config(
-            data.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
-        )
-
     def make_scorer(rows: Rows) -> Scorer:
         held_out = HeldOut(
             rows,
@@ -45,8 +40,14 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
     return Objective(
         summary=f"{recipe.mask.rate:.0%} of the tokens masked, unit {recipe.mask.unit}",
         make_model=make_model,
-        make_collator=make_collator,
+        make_collator=lambda total_steps: make_masking(recipe, data, total_steps),
         make_scorer=make_scorer,
         fills_masks=True,
         baseline_loss=unigram_loss(counts_V),
+    )
+
+
+def make_masking(recipe: Recipe, data: PretrainingData, total_steps: int) -> MaskingCollator:
+    return MaskingCollator.from_config(
+        data.tokenizer, recipe.mask, seed=recipe.run.seed, total_steps=total_steps, layout="packed"
     )
