@@ -6,7 +6,7 @@ from typing import Any
 from bertkit import __version__
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import to_yaml
-from bertkit.finetune.score_tables import shown_columns, shown_score
+from bertkit.finetune.score_tables import calibration_lines, shown_columns, shown_score
 from bertkit.finetune.tuning_data import TuningData
 from bertkit.hf.card import framed_card
 
@@ -40,5 +40,6 @@ def _score_lines(data: TuningData, found: dict[str, Any]) -> list[str]:
     columns = shown_columns(data.task, next(iter(parts.values())))
     head = ["data", *(column.title for column in columns)]
     rows = [[part, *(shown_score(scores, column) for column in columns)] for part, scores in parts.items()]
+    confidence = [f"{line[0].upper()}{line[1:]}.\n" for part in parts for line in calibration_lines(found, part)]
     table = [head, ["---", *["---:"] * len(columns)], *rows]
-    return ["## Scores", "", *(f"| {' | '.join(cells)} |" for cells in table), ""]
+    return ["## Scores", "", *(f"| {' | '.join(cells)} |" for cells in table), "", *confidence]

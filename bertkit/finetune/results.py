@@ -7,45 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.config.finetune import FinetuneRecipe
-from bertkit.finetune.batches import asking
 from bertkit.finetune.card import tagger_card
 from bertkit.finetune.cautions import cautions
+from bertkit.finetune.evaluation import all_scores, ask_once, temperature_of
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.predict.settings import SETTINGS, files_settings, settings_bytes
 from bertkit.finetune.score_tables import score_line, worst_text
+from bertkit.finetune.tasks.calibration import bake_in
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import Steps, TuningData
 from bertkit.hf import save
 from bertkit.model.heads import ModelWithHead
 from bertkit.run.folder import EXPORT
 from bertkit.run.log import RunLog
-from bertkit.run.ranks import Trainable, agree_on, evaluating
+from bertkit.run.ranks import Trainable
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
 
 SCORES, WORST = "scores.json", "worst.txt"
-
-
-def evaluate(
-    data: TuningData, part: str, trainable: Trainable, settings: dict[str, Any] | None = None
-) -> tuple[Scores, list[Any]]:
-    """Scores and predictions of one part of the data, with other settings than the data's if given. All ranks take
-    part."""
-    predicted = _predict(data, part, trainable, data.labeled.settings if settings is None else settings)
-    return data.task.score(data.labeled, data.sentences(part), predicted), predicted
-
-
-def _predict(data: TuningData, part: str, trainable: Trainable, settings: dict[str, Any]) -> list[Any]:
-    """A prediction for each sentence, the same on every rank; the ranks share the sentences."""
-    sentences = data.sentences(part)
-    with evaluating(trainable) as (_, target_logits, device, rank, ranks, _):
-        rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
-        ask = asking(target_logits, device)
-        predictions = data.task.predict(ask, sentences[rank::ranks], rows, data.labeled.labels, settings)
-    mine = [prediction for prediction, _ in predictions]
-    shares = [agree_on(trainable.accelerator, mine, source) for source in range(ranks)]
-    return [shares[index % ranks][index // ranks] for index in range(len(sentences))]
 
 
 def finish_seed(
@@ -53,19 +33,22 @@ def finish_seed(
 ) -> None:
     """Score the chosen weights on dev and test, look at the mistakes, write the export and then the scores."""
     found: dict[str, Any] = {"seed": seed, "step": state.best_step or state.step, "seconds": state.seconds}
-    for part in ("dev", "test"):
-        if data.rows[part]:
-            scores, predicted = evaluate(data, part, trainable)
-            for name, settings in data.task.other_settings(data.labeled.settings).items():
-                scores[name] = evaluate(data, part, trainable, settings)[0]
-            found[part] = scores | data.task.mistakes(data.sentences(part), predicted, recipe.eval.worst)
-            line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
-            log.record(f"best_{part}", found["step"], scores, line)
+    answers = {part: ask_once(data, part, trainable) for part in ("dev", "test") if data.rows[part]}
+    temperature = temperature_of(data, answers["dev"], trainable) if "dev" in answers else None
+    if temperature is not None:
+        found["temperature"] = temperature
+    for part, answered in answers.items():
+        scores = found[part] = all_scores(data, answered, temperature, recipe.eval.worst, trainable)
+        line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
+        log.record(f"best_{part}", found["step"], scores, line)
     weights = gather_state(trainable.model, ())
     if trainable.accelerator.is_main_process:
         trained = ModelWithLoss(data.start.build(seed), data.task)
         restore_state(trained, (), weights)
         settings = data.task.finished(trained.model, data.labeled.settings)
+        if temperature is not None:
+            bake_in(trained.model, temperature)
+            settings = {**settings, "temperature": temperature}
         _name_problem(trained.model, data.task.problem_type)
         with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
             save(trained.model.eval(), unfinished, data.start.tokenizer)

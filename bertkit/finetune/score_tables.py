@@ -36,9 +36,23 @@ def print_results(task: Task, results: dict[str, Any]) -> None:
         console.print(f"the worst {task.examples} are in {results['worst']}", markup=False)
     console.print(f"the model is in {results['export']}", markup=False)
     for part in parts:
+        for line in calibration_lines(best, part):
+            console.print(f"seed {best['seed']}: {line}", markup=False)
+    for part in parts:
         _print_scores(console, task, results, part)
     for warning in results.get("warnings", []):
         console.print(f"warning: {printable(warning)}", markup=False)
+
+
+def calibration_lines(found: Mapping[str, Any], part: str) -> list[str]:
+    """How far the confidence of a seed is from the truth; nothing where it was not calibrated."""
+    errors = found.get(part, {}).get("calibration")
+    if errors is None or "temperature" not in found:
+        return []
+    return [
+        f"expected calibration error on {part}: {errors['error']:.2%}, before calibration {errors['error_before']:.2%} "
+        f"(temperature {found['temperature']:.2f})"
+    ]
 
 
 def best_seed(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +81,8 @@ def print_evaluation(task: Task, found: Scores) -> None:
     _print_kinds(console, found, "by kind")
     _print_confusions(console, found, task.unit)
     _print_worst(console, found, task.unit)
+    if "calibration" in found:
+        console.print(f"expected calibration error: {found['calibration']['error']:.2%}")
     columns = shown_columns(task, found)
     scores = {f"baseline: {name}": its_scores for name, its_scores in found["baselines"].items()} | {"model": found}
     rows = [[name, *(shown_score(its_scores, column) for column in columns)] for name, its_scores in scores.items()]

@@ -10,8 +10,9 @@ from pathlib import Path
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.batches import training_batches
 from bertkit.finetune.checks import check_finetune
+from bertkit.finetune.evaluation import evaluate
 from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights, layer_lr_scale
-from bertkit.finetune.results import SCORES, evaluate, finish_seed, seed_folder, summarise
+from bertkit.finetune.results import SCORES, finish_seed, seed_folder, summarise
 from bertkit.finetune.score_tables import print_results, score_line
 from bertkit.finetune.start import check_labels, find_given, find_start
 from bertkit.finetune.tasks import TASKS
@@ -97,7 +98,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
             last = state.step == steps.total
             evaluated = bool(data.rows["dev"]) and not result.stop and (last or state.step % eval_every == 0)
             if evaluated:
-                scores, _ = evaluate(data, "dev", trainable)
+                scores = evaluate(data, "dev", trainable)
                 log.record("dev", state.step, scores, f"step {state.step}  dev: {score_line(data.task, scores)}")
                 state.note_score(scores[deciding])
             if last or evaluated or result.stop or state.step % recipe.run.save_every == 0:

@@ -7,7 +7,7 @@ chosen together: among the sequences that the scheme allows, the one with the hi
 
 # W words over all sentences, S sentences, K labels
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,11 +59,10 @@ def legal_labels(logits_WK: np.ndarray, num_words: Sequence[int], rules: TagRule
     broken_S = _broken_sentences(label_W, num_words, rules)
     if not broken_S.any():
         return label_W
-    starts_S = _starts(num_words)
-    chosen = [sentence for sentence in np.flatnonzero(broken_S).tolist() if num_words[sentence]]
-    scores = [logits_WK[starts_S[sentence] : starts_S[sentence] + num_words[sentence]] for sentence in chosen]
-    for sentence, path in zip(chosen, _viterbi(scores, rules), strict=True):
-        label_W[starts_S[sentence] : starts_S[sentence] + len(path)] = path
+    # Only the words of these sentences are looked at, and only theirs change.
+    starts_S, counts_S = _longest_first(num_words, np.flatnonzero(broken_S))
+    broken_W = np.repeat(broken_S, num_words)
+    label_W[broken_W] = _viterbi(logits_WK, starts_S, counts_S, rules)[broken_W]
     return label_W
 
 
@@ -72,9 +71,9 @@ def span_probabilities(
 ) -> tuple[np.ndarray, list[dict[tuple[int, int], float]]]:
     """The probability of each word's label, and of each sentence's spans as a whole, by (start, end): the summed
     probability of all allowed sequences that have just this span there, divided by that of all allowed sequences."""
-    prob_WK = np.exp(logits_WK - logits_WK.max(axis=1, keepdims=True), dtype=np.float64) + 1e-300
-    prob_WK /= prob_WK.sum(axis=1, keepdims=True)
-    forward_WK, scale_W, backward_WK = _forward_backward(prob_WK, num_words, rules)
+    prob_WK = _probabilities(logits_WK)
+    forward_WK, scale_W = _forward(prob_WK, num_words, rules)
+    backward_WK = _backward(prob_WK, scale_W, num_words, rules)
     word_W = np.arange(len(label_W))
     confidence_W = (forward_WK * backward_WK)[word_W, label_W]
     spans_S: list[dict[tuple[int, int], float]] = []
@@ -85,6 +84,14 @@ def span_probabilities(
         found = spans_of([rules.labels[label] for label in labels])
         spans_S.append({(first, end): _span_probability(chart, labels, first, end, rules) for _, first, end in found})
     return confidence_W, spans_S
+
+
+def log_likelihood(logits_WK: np.ndarray, num_words: Sequence[int], label_W: np.ndarray, rules: TagRules) -> float:
+    """The logarithm of the probability of these labels, all allowed, among all sequences that the rules allow; summed
+    over the sentences."""
+    prob_WK = _probabilities(logits_WK)
+    _, scale_W = _forward(prob_WK, num_words, rules)
+    return float(np.log(prob_WK[np.arange(len(label_W)), label_W]).sum() - np.log(scale_W).sum())
 
 
 class _Chart(NamedTuple):
@@ -137,45 +144,38 @@ def _broken_sentences(label_W: np.ndarray, num_words: Sequence[int], rules: TagR
     return broken_S
 
 
-def _viterbi(scores: list[np.ndarray], rules: TagRules) -> Iterator[np.ndarray]:
-    """The best allowed sequence of each sentence. All sentences take a step together, the longest for longest."""
-    order = sorted(range(len(scores)), key=lambda index: -len(scores[index]))
-    lengths = np.array([len(scores[index]) for index in order])
+def _viterbi(logits_WK: np.ndarray, starts_S: np.ndarray, counts_S: np.ndarray, rules: TagRules) -> np.ndarray:
+    """The best allowed sequences of sentences that lie among others, the longest first. All take a step together, the
+    longest for longest; no loop goes over the words of one sentence. Of words of other sentences it tells nothing."""
     forbidden_KK = np.where(rules.follows_KK, 0.0, -np.inf)
-    best_SK = np.stack([scores[index][0] for index in order]) + np.where(rules.begins_K, 0.0, -np.inf)
-    back: list[np.ndarray] = []
-    for word in range(1, lengths.max()):
-        num_open = int((lengths > word).sum())
-        reach_SKK = best_SK[:num_open, :, None] + forbidden_KK
-        before_SK = reach_SKK.argmax(axis=1)
-        here_SK = np.stack([scores[index][word] for index in order[:num_open]])
-        best_SK[:num_open] = np.take_along_axis(reach_SKK, before_SK[:, None], axis=1)[:, 0] + here_SK
-        back.append(before_SK)
-    last_S = (best_SK + np.where(rules.ends_K, 0.0, -np.inf)).argmax(axis=1)
-    paths: dict[int, np.ndarray] = {}
-    for row, index in enumerate(order):
-        path = np.empty(lengths[row], np.int64)
-        path[-1] = last_S[row]
-        for word in range(len(path) - 1, 0, -1):
-            path[word - 1] = back[word - 1][row, path[word]]
-        paths[index] = path
-    for index in range(len(scores)):
-        yield paths[index]
+    best_SK = logits_WK[starts_S] + np.where(rules.begins_K, 0.0, -np.inf)
+    before_WK = np.zeros(logits_WK.shape, np.int64)
+    for word in range(1, int(counts_S[0])):
+        at = starts_S[: int((counts_S > word).sum())] + word
+        reach_SKK = best_SK[: len(at), :, None] + forbidden_KK
+        before_WK[at] = reach_SKK.argmax(axis=1)
+        best_SK[: len(at)] = reach_SKK.max(axis=1) + logits_WK[at]
+    label_W = np.zeros(len(logits_WK), np.int64)
+    label_W[starts_S + counts_S - 1] = (best_SK + np.where(rules.ends_K, 0.0, -np.inf)).argmax(axis=1)
+    for word in range(int(counts_S[0]) - 1, 0, -1):
+        at = starts_S[: int((counts_S > word).sum())] + word
+        label_W[at - 1] = before_WK[at, label_W[at]]
+    return label_W
 
 
-def _forward_backward(
-    prob_WK: np.ndarray, num_words: Sequence[int], rules: TagRules
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each word and label: the probability of the words up to here, scaled to sum to 1, with the scale; and what is
-    to come, scaled so that the two multiply to the probability of the label."""
-    counts_S = np.asarray(num_words, np.int64)
-    order = np.argsort(-counts_S, kind="stable")
-    starts_S, counts_S = _starts(num_words)[order], counts_S[order]
+def _probabilities(logits_WK: np.ndarray) -> np.ndarray:
+    """Of each label by itself. None is zero, so that some allowed sequence always is possible."""
+    prob_WK = np.exp(logits_WK - logits_WK.max(axis=1, keepdims=True), dtype=np.float64) + 1e-300
+    return prob_WK / prob_WK.sum(axis=1, keepdims=True)
+
+
+def _forward(prob_WK: np.ndarray, num_words: Sequence[int], rules: TagRules) -> tuple[np.ndarray, np.ndarray]:
+    """Of each word and label the probability of the words up to here, scaled to sum to 1, and the scale. All sentences
+    take a step together."""
+    starts_S, counts_S = _longest_first(num_words)
     follows_KK = rules.follows_KK.astype(np.float64)
-    forward_WK, backward_WK = np.zeros_like(prob_WK), np.zeros_like(prob_WK)
-    scale_W = np.ones(len(prob_WK))
-    longest = int(counts_S.max(initial=0))
-    for word in range(longest):
+    forward_WK, scale_W = np.zeros_like(prob_WK), np.ones(len(prob_WK))
+    for word in range(int(counts_S.max(initial=0))):
         at = starts_S[: int((counts_S > word).sum())] + word
         into_SK = rules.begins_K if word == 0 else forward_WK[at - 1] @ follows_KK
         here_SK = into_SK * prob_WK[at]
@@ -183,11 +183,30 @@ def _forward_backward(
             here_SK[ending] *= rules.ends_K
         scale_W[at] = here_SK.sum(axis=1)
         forward_WK[at] = here_SK / scale_W[at, None]
-    for word in range(longest - 1, -1, -1):
+    return forward_WK, scale_W
+
+
+def _backward(prob_WK: np.ndarray, scale_W: np.ndarray, num_words: Sequence[int], rules: TagRules) -> np.ndarray:
+    """What is to come after each word and label, scaled so that it and the forward pass multiply to the probability of
+    the label."""
+    starts_S, counts_S = _longest_first(num_words)
+    back_KK = rules.follows_KK.T.astype(np.float64)
+    backward_WK = np.zeros_like(prob_WK)
+    for word in range(int(counts_S.max(initial=0)) - 1, -1, -1):
         num_open = int((counts_S > word).sum())
         at = starts_S[:num_open] + word
         ending = counts_S[:num_open] == word + 1
         backward_WK[at[ending]] = rules.ends_K
         going = at[~ending]
-        backward_WK[going] = (prob_WK[going + 1] * backward_WK[going + 1] / scale_W[going + 1, None]) @ follows_KK.T
-    return forward_WK, scale_W, backward_WK
+        backward_WK[going] = (prob_WK[going + 1] * backward_WK[going + 1] / scale_W[going + 1, None]) @ back_KK
+    return backward_WK
+
+
+def _longest_first(num_words: Sequence[int], chosen: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Where the chosen sentences begin, all of them if none are named, and how many words they have."""
+    counts_S = np.asarray(num_words, np.int64)
+    starts_S = _starts(num_words)
+    if chosen is not None:
+        counts_S, starts_S = counts_S[chosen], starts_S[chosen]
+    order = np.argsort(-counts_S, kind="stable")
+    return starts_S[order], counts_S[order]

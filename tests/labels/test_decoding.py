@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from data_pipelines.labels.decoding import legal_labels, span_probabilities, tag_rules
+from data_pipelines.labels.decoding import legal_labels, log_likelihood, span_probabilities, tag_rules
 from data_pipelines.labels.schemes import spans_of
 
 IOB = ("O", "B-a", "I-a", "B-b", "I-b")
@@ -39,6 +39,7 @@ def test_probabilities_are_shares_of_all_allowed_sequences(scheme):
         weights = {path: np.exp(logits[range(num_words), path].sum()) for path in allowed_paths(num_words, rules)}
         total = sum(weights.values())
         labels = legal_labels(logits, [num_words], rules)
+        assert log_likelihood(logits, [num_words], labels, rules) == pytest.approx(np.log(weights[(*labels,)] / total))
         confidences, (spans,) = span_probabilities(logits, [num_words], labels, rules)
         for word, label in enumerate(labels):
             assert confidences[word] == pytest.approx(

@@ -16,6 +16,7 @@ from bertkit.finetune.predict.labeled_text import read_text
 from bertkit.finetune.predict.outputs import TEXT_OUTPUTS
 from bertkit.finetune.predict.tagging import Tagging
 from bertkit.finetune.tasks.bag_of_words import bag_of_words
+from bertkit.finetune.tasks.calibration import ABOUT_CALIBRATION
 from bertkit.finetune.tasks.task import Column, Task
 from bertkit.finetune.windows import Ask, Row, text_rows, text_target
 from data_pipelines.labels.records import ONE_LABEL, LabelKind
@@ -64,7 +65,7 @@ CLASSIFICATION = Task(
         Column("accuracy", "accuracy", "Share of the dev texts whose label is right."),
         Column("macro_f1", "macro-F1"),
     ),
-    names={"words": "texts", "tags": "By label"},
+    names={"words": "texts", "tags": "By label", "calibration": ABOUT_CALIBRATION},
     read=read_labels,
     head="classifier",
     rows=text_rows,

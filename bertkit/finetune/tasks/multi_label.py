@@ -13,6 +13,7 @@ from bertkit.finetune.labeled import TRAINING, Labeled
 from bertkit.finetune.metrics import gold_tags, label_set_scores, text_mistakes
 from bertkit.finetune.predict.labeled_text import OUTPUTS, LabeledText
 from bertkit.finetune.tasks.bag_of_words import bag_of_words
+from bertkit.finetune.tasks.calibration import Calibration, Hits, Surprise
 from bertkit.finetune.tasks.classification import CLASSIFICATION, read_labels
 from bertkit.finetune.tasks.task import Column
 from bertkit.finetune.windows import Ask, Row
@@ -67,6 +68,23 @@ def _mistakes(texts: Sequence[Sentence], predicted: list[list[str]], most: int) 
     }
 
 
+def _surprise(
+    ask: Ask, texts: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]
+) -> Surprise:
+    """Of every label of every text, given or not."""
+    logits_NK = text_logits(ask, texts, rows).astype(np.float64) if rows else np.zeros((0, len(labels)))
+    number = {label: index for index, label in enumerate(labels)}
+    sign_NK = 2 * np.concatenate([_targets(None, text, number, settings) for text in texts], dtype=np.float64) - 1
+    return lambda temperature: float(np.logaddexp(0, -sign_NK * logits_NK / temperature).sum())
+
+
+def _hits(text: Sentence, labels: list[str], sure: Mapping[str, float]) -> Hits:
+    """How sure it is that a label is there, or that it is not."""
+    gold = text.tags or ()
+    pairs = [(p, label in gold) if p > 0.5 else (1 - p, label not in gold) for label, p in sure.items()]
+    return {"labels": pairs}
+
+
 def _result(text: Sentence, labels: list[str], sure: dict[str, float]) -> LabeledText:
     return LabeledText(text.words, {"labels": labels, "confidences": {k: round(p, 4) for k, p in sure.items()}})
 
@@ -81,10 +99,11 @@ MULTI_LABEL = replace(
         Column("macro_f1", "macro-F1"),
         Column("exact", "all labels right"),
     ),
-    names={"tags": "By label", "gold": "labels", "exact": "all labels right"},
+    names={**CLASSIFICATION.names, "gold": "labels", "exact": "all labels right"},
     read=partial(read_labels, kind=SEVERAL_LABELS),
     targets=_targets,
     loss=_loss,
+    calibration=Calibration(_surprise, _hits),
     predict=_predict,
     score=lambda labeled, texts, predicted: label_set_scores(gold_tags(texts), predicted),
     deciding=lambda labeled: "f1",

@@ -28,7 +28,7 @@ PAIRS = replace(
         Column("accuracy", "accuracy", "Share of the dev pairs whose label is right."),
         Column("macro_f1", "macro-F1"),
     ),
-    names={"words": "pairs", "tags": "By label"},
+    names={**CLASSIFICATION.names, "words": "pairs"},
     read=partial(read_labels, paired=True),
     rows=pair_rows,
     pools_windows=False,

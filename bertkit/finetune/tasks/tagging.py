@@ -11,6 +11,7 @@ from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.outputs import OUTPUTS
 from bertkit.finetune.predict.tagging import Tagging
+from bertkit.finetune.tasks.calibration import ABOUT_CALIBRATION
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, word_rows
 from data_pipelines.labels.config import TaggedConfig
@@ -169,6 +170,8 @@ TAGGING = Task(
         "strict": "Strict: spans written by the rules of the scheme",
         "strict, types": "Strict, by kind of span",
         "each_word": "Each word's best tag by itself, whatever stands before it",
+        "calibration": ABOUT_CALIBRATION,
+        "calibration, words": "Expected calibration error of words",
     },
     read=_read,
     head="tagger",

@@ -12,6 +12,7 @@ from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.outputs import Write
+from bertkit.finetune.tasks.calibration import OF_LABELS, Calibration
 from bertkit.finetune.windows import Ask, Row, RowForm, WordEncoder
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
@@ -77,6 +78,9 @@ class Task:
     problem_type: str | None = None
     """What transformers calls it, in config.json."""
 
+    calibration: Calibration | None = None
+    """How sure it is and should be; without it as for labels, if the loss is cross-entropy, and else not at all."""
+
     finished: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda model, settings: settings
     """Changes a trained model for its export, and gives the settings that fit it then."""
 
@@ -114,3 +118,8 @@ class Task:
 
     outputs: Mapping[str, Write]
     """The formats in which `bertkit tag` prints results, the usual one first; "view" is for terminals."""
+
+
+def calibration_of(task: Task) -> Calibration | None:
+    """Cross-entropy is calibrated as labels are. A task with a loss of its own says how, or is not calibrated."""
+    return task.calibration or (OF_LABELS if task.loss is None else None)

@@ -1,0 +1,84 @@
+"""A model in training on dev and test: predictions, scores, and how sure it should be. The ranks share the work."""
+
+from typing import Any, NamedTuple
+
+from bertkit.finetune.batches import asking
+from bertkit.finetune.tasks.calibration import binned, calibration_scores, cooled, fit_temperature
+from bertkit.finetune.tasks.task import Scores, calibration_of
+from bertkit.finetune.tuning_data import TuningData
+from bertkit.finetune.windows import Ask, Row
+from bertkit.run.ranks import Trainable, agree_on, evaluating
+from data_pipelines.labels.sentence import Sentence
+
+
+class Answered(NamedTuple):
+    """One part of the data, asked once: what one rank has of it."""
+
+    part: str
+    sentences: list[Sentence]
+    rows: list[Row]
+    ask: Ask
+    """Gives the logits of the rows, computed before."""
+
+
+def evaluate(data: TuningData, part: str, trainable: Trainable) -> Scores:
+    """Scores of one part of the data. All ranks take part."""
+    answered = ask_once(data, part, trainable)
+    predictions = _predictions(data, answered, data.labeled.settings)
+    return data.task.score(data.labeled, data.sentences(part), _gathered(predictions, trainable))
+
+
+def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
+    """Computes the logits of this rank's share, every so many sentences."""
+    with evaluating(trainable) as (_, target_logits, device, rank, ranks, _):
+        rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
+        answers = list(asking(target_logits, device)(rows))
+    return Answered(part, data.sentences(part)[rank::ranks], rows, lambda asked: iter(answers))
+
+
+def temperature_of(data: TuningData, dev: Answered, trainable: Trainable) -> float | None:
+    """The temperature that fits dev best; none where the task gives no probabilities."""
+    calibration = calibration_of(data.task)
+    if calibration is None:
+        return None
+    surprise = calibration.surprise(dev.ask, dev.sentences, dev.rows, data.labeled.labels, data.labeled.settings)
+    return fit_temperature(lambda temperature: sum(_of_all_ranks(surprise(temperature), trainable)))
+
+
+def all_scores(
+    data: TuningData, answered: Answered, temperature: float | None, worst: int, trainable: Trainable
+) -> Scores:
+    """Also of other ways to predict, how far confidence is from the truth, and mistakes with the worst sentences."""
+    task, settings, sentences = data.task, data.labeled.settings, data.sentences(answered.part)
+    predictions = _predictions(data, answered, settings)
+    predicted = _gathered(predictions, trainable)
+    scores = task.score(data.labeled, sentences, predicted)
+    for name, other in task.other_settings(settings).items():
+        otherwise = _gathered(_predictions(data, answered, other), trainable)
+        scores[name] = task.score(data.labeled, sentences, otherwise)
+    calibration = calibration_of(task)
+    if temperature is not None and calibration is not None:
+        calibrated = _predictions(data, answered, settings, temperature)
+        bins = {
+            name: binned(calibration, answered.sentences, each)
+            for name, each in (("error", calibrated), ("error_before", predictions))
+        }
+        scores["calibration"] = calibration_scores(_of_all_ranks(bins, trainable))
+    return scores | task.mistakes(sentences, predicted, worst)
+
+
+def _predictions(
+    data: TuningData, answered: Answered, settings: dict[str, Any], temperature: float = 1.0
+) -> list[tuple[Any, Any]]:
+    _, sentences, rows, ask = answered
+    return data.task.predict(cooled(ask, temperature), sentences, rows, data.labeled.labels, settings)
+
+
+def _gathered(predictions: list[tuple[Any, Any]], trainable: Trainable) -> list[Any]:
+    """A prediction for each sentence, the same on every rank."""
+    shares = _of_all_ranks([prediction for prediction, _ in predictions], trainable)
+    return [shares[index % len(shares)][index // len(shares)] for index in range(sum(map(len, shares)))]
+
+
+def _of_all_ranks(value: Any, trainable: Trainable) -> list[Any]:
+    return [agree_on(trainable.accelerator, value, rank) for rank in range(trainable.accelerator.num_processes)]

@@ -1,0 +1,145 @@
+"""One temperature that makes a model as sure as it is right, and how far from that it is.
+
+Logits are divided by the temperature before they become probabilities. No decision changes by that: the likeliest
+label stays the likeliest, and so does the likeliest sequence of labels.
+"""
+
+# W words over all sentences, B bins
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertkit.finetune.answers import rules_of, softmax, word_logits
+from bertkit.finetune.windows import Ask, Row
+from data_pipelines.labels.decoding import log_likelihood
+from data_pipelines.labels.schemes import spans_of
+from data_pipelines.labels.sentence import Sentence
+
+HOTTEST = 4.0
+"""The fit stays between this and its inverse: a dev set without a mistake would want no temperature at all."""
+ABOUT_CALIBRATION = "Expected calibration error, the distance between confidence and truth (before: at temperature 1)"
+_NUM_BINS = 15
+_NARROWINGS = 40
+
+Hits = dict[str, list[tuple[float, bool]]]
+"""Pairs of a confidence and whether it was right to be sure, by what the confidence is of; what matters most first."""
+Bins = dict[str, list[list[float]]]
+"""By the same names, of each bin of confidences their number, their sum, and how many were right."""
+
+
+class Calibration(NamedTuple):
+    """What calibration must know of a task."""
+
+    surprise: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], "Surprise"]
+    """How much its right answers surprise the model."""
+    hits: Callable[[Sentence, Any, Any], Hits]
+    """A sentence with its prediction, and how sure that was."""
+
+
+Surprise = Callable[[float], float]
+"""The negative logarithm of the probability of all right answers together, as a function of the temperature."""
+
+
+def fit_temperature(surprise: Surprise) -> float:
+    """The temperature with the least surprise, by golden section over its inverse, in which surprise is convex."""
+    ratio = (math.sqrt(5) - 1) / 2
+    low, high = 1 / HOTTEST, HOTTEST
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = surprise(1 / left), surprise(1 / right)
+    if at_left == at_right:  # no right answer that the model could give
+        return 1.0
+    for _ in range(_NARROWINGS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = surprise(1 / left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = surprise(1 / right)
+    return 2 / (low + high)
+
+
+def binned(calibration: Calibration, sentences: Iterable[Sentence], predictions: Iterable[tuple[Any, Any]]) -> Bins:
+    """What ranks can add up: all that the errors need."""
+    bins: Bins = {}
+    for sentence, prediction in zip(sentences, predictions, strict=True):
+        for name, pairs in calibration.hits(sentence, *prediction).items():
+            sums = bins.setdefault(name, [[0, 0.0, 0] for _ in range(_NUM_BINS)])
+            for sure, right in pairs:
+                place = sums[min(int(sure * _NUM_BINS), _NUM_BINS - 1)]
+                place[0] += 1
+                place[1] += sure
+                place[2] += right
+    return bins
+
+
+def calibration_scores(shares: Sequence[Mapping[str, Bins]]) -> dict[str, Any]:
+    """The expected calibration error of each kind of confidence: how far the mean confidence of a bin lies from the
+    share that was right, averaged over all confidences. The shares of all ranks have bins by the names of the errors,
+    such as with a temperature and without."""
+    found: dict[str, dict[str, float]] = {}
+    for name in shares[0]:
+        for kind in dict.fromkeys(kind for share in shares for kind in share[name]):
+            found.setdefault(kind, {})[name] = _error(share[name].get(kind, []) for share in shares)
+    first, *others = found or [""]
+    return found.get(first, {}) | {kind: found[kind] for kind in others}
+
+
+def _error(shares: Iterable[list[list[float]]]) -> float:
+    sums_B3 = sum((np.array(bins) for bins in shares if bins), np.zeros((_NUM_BINS, 3)))
+    return float(np.abs(sums_B3[:, 1] - sums_B3[:, 2]).sum() / max(sums_B3[:, 0].sum(), 1))
+
+
+def cooled(ask: Ask, temperature: float) -> Ask:
+    """The same answers, with their logits divided by the temperature."""
+
+    def ask_cooled(rows: Sequence[Row]) -> Iterator[tuple[list[int], Any]]:
+        return ((chosen, logits / temperature) for chosen, logits in ask(rows))
+
+    return ask_cooled
+
+
+def bake_in(model: Any, temperature: float) -> None:
+    """Divides by the temperature inside the model, in its last layer: whatever opens it is calibrated."""
+    for parameter in getattr(model.head, "labels", model.head).classifier.parameters():
+        parameter.data /= temperature
+
+
+def _label_surprise(
+    ask: Ask, sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]
+) -> Surprise:
+    """Of one label for each word or text, under the rules of span tags where they hold. Sentences with a label that
+    the model does not have are left out: no temperature makes it likely."""
+    num_words = [len(sentence.tags or ()) for sentence in sentences]
+    logits_WK = word_logits(ask, num_words, rows) if rows else np.zeros((0, len(labels)), np.float32)
+    number = {label: index for index, label in enumerate(labels)}
+    known = [all(tag in number for tag in sentence.tags or ()) for sentence in sentences]
+    logits_WK = logits_WK[np.repeat(np.array(known, bool), num_words)]
+    kept = [sentence.tags or [] for sentence, fine in zip(sentences, known, strict=True) if fine]
+    gold_W = np.array([number[tag] for tags in kept for tag in tags], np.int64)
+    rules = rules_of(labels, settings)
+
+    def surprise(temperature: float) -> float:
+        if rules is not None:
+            return -log_likelihood(logits_WK / temperature, list(map(len, kept)), gold_W, rules)
+        probability_W = softmax(logits_WK.astype(np.float64) / temperature)[np.arange(len(gold_W)), gold_W]
+        return -float(np.log(probability_W + 1e-300).sum())
+
+    return surprise
+
+
+def _label_hits(sentence: Sentence, tags: list[str], sure: Any) -> Hits:
+    """Of words or texts; first of spans as a whole, where they have a probability."""
+    gold = sentence.tags or []
+    words = [(confidence, a == b) for confidence, a, b in zip(sure.words, tags, gold, strict=True)]
+    if sure.spans is None:
+        return {"words": words}
+    right = set(spans_of(gold))
+    return {"spans": [(sure.spans[span[1:]], span in right) for span in spans_of(tags)], "words": words}
+
+
+OF_LABELS = Calibration(_label_surprise, _label_hits)

@@ -1,0 +1,120 @@
+"""Confidence: the temperature is found again, errors are those counted by hand, and no decision changes."""
+
+import itertools
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from grammar import write_conll
+
+import bertkit
+from bertkit.cli import main
+from bertkit.finetune.answers import softmax
+from bertkit.finetune.tasks.calibration import (
+    HOTTEST,
+    OF_LABELS,
+    binned,
+    calibration_scores,
+    fit_temperature,
+)
+from data_pipelines.labels.decoding import log_likelihood, tag_rules
+from data_pipelines.labels.sentence import Sentence
+
+SMALL = ["train.epochs=3", "train.global_batch=8", "train.micro_batch=8", "optim.lr=0.02", "model.like=demo"]
+
+
+def test_the_temperature_of_sampled_labels_is_found_again():
+    random = np.random.default_rng(0)
+    logits = random.normal(scale=2, size=(20_000, 5))
+    labels = np.array([random.choice(5, p=share) for share in softmax(logits)])
+    for temperature in (0.5, 1.0, 3.0):
+
+        def surprise(tried, hot=logits * temperature):
+            return -np.log(softmax(hot / tried)[range(len(labels)), labels]).sum()
+
+        assert fit_temperature(surprise) == pytest.approx(temperature, rel=0.05)
+
+
+def test_the_temperature_of_sampled_sequences_is_found_again():
+    """Drawn by rejection: labels of each word by itself, kept where the rules allow the sentence."""
+    random, rules = np.random.default_rng(1), tag_rules(("O", "B-a", "I-a"), "iob2")
+    logits, labels, counts = [], [], []
+    while len(counts) < 4000:
+        here = random.normal(scale=2, size=(3, 3))
+        drawn = [random.choice(3, p=share) for share in softmax(here)]
+        if drawn[0] != 2 and all(pair != (0, 2) for pair in itertools.pairwise(drawn)):
+            logits.append(here)
+            labels += drawn
+            counts.append(3)
+    logits_WK, label_W = np.concatenate(logits), np.array(labels)
+    found = fit_temperature(lambda tried: -log_likelihood(2 * logits_WK / tried, counts, label_W, rules))
+    assert found == pytest.approx(2, rel=0.1)
+
+
+def test_a_dev_set_without_mistakes_or_without_known_labels_gives_a_bounded_temperature():
+    assert fit_temperature(lambda temperature: np.log1p(np.exp(-3 / temperature))) == pytest.approx(1 / HOTTEST)
+    assert fit_temperature(lambda temperature: 0.0) == 1
+
+
+def test_errors_are_those_counted_by_hand_and_ranks_add_them_up():
+    def answer(gold, tags, sure, spans=None):
+        return Sentence(["w"] * len(gold), gold, "", []), (tags, SimpleNamespace(words=sure, spans=spans))
+
+    # One bin holds 0.9 and 0.92, of which one is right; another 0.5, which is right.
+    given = [answer(["a", "b"], ["a", "a"], [0.90, 0.92]), answer(["a"], ["a"], [0.5])]
+    expected = (abs(0.90 + 0.92 - 1) + abs(0.5 - 1)) / 3
+    alone = binned(OF_LABELS, *zip(*given, strict=True))
+    shares = [{"error": binned(OF_LABELS, *zip(one, strict=True))} for one in given]
+    assert calibration_scores([{"error": alone}]) == {"error": pytest.approx(expected)}
+    assert calibration_scores(shares) == {"error": pytest.approx(expected)}
+
+    # Spans count before words: one right at 0.7, one with a wrong border at 0.4.
+    spans = {(0, 1): 0.7, (2, 3): 0.4}
+    sentence = answer(["B-x", "O", "B-x", "I-x"], ["B-x", "O", "B-x", "O"], [1.0, 1.0, 1.0, 0.0], spans)
+    found = calibration_scores([{"error": binned(OF_LABELS, *zip(sentence, strict=True))}])
+    assert found["error"] == pytest.approx((0.3 + 0.4) / 2)
+    assert found["words"]["error"] == 0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibrated")
+    write_conll(folder / "train.conll", 30)
+    write_conll(folder / "dev.conll", 15, seed=1)
+    data = [f"data.train={folder / 'train.conll'}", f"data.dev={folder / 'dev.conll'}"]
+    assert main(["finetune", "ner", *data, *SMALL, f"run.dir={folder / 'run'}"]) == 0
+    return folder
+
+
+def test_the_export_is_calibrated_and_says_by_what(home):
+    (seed,) = json.loads((home / "run" / "scores.json").read_bytes())["seeds"]
+    settings = json.loads((home / "run" / "export" / "tagging.json").read_bytes())
+    assert settings["temperature"] == seed["temperature"] != 1
+    assert {"error", "error_before", "words"} <= seed["dev"]["calibration"].keys()
+    model = bertkit.load(home / "run" / "export")
+    newest = sorted((home / "run" / "seed-0" / "checkpoints").glob("step-*"))
+    trained = [bertkit_tensors(path)["model.head.classifier.weight"] for path in newest]
+    exported = model.head.classifier.weight.detach().numpy() * seed["temperature"]
+    assert any(np.allclose(exported, weight, atol=1e-6) for weight in trained)
+
+
+def bertkit_tensors(path):
+    from safetensors.numpy import load_file
+
+    return load_file(path / "model.safetensors")
+
+
+def test_every_backend_is_equally_sure(home, tmp_path):
+    pytest.importorskip("onnxruntime")
+    assert main(["export", str(home / "run"), str(tmp_path / "onnx"), "--format", "onnx"]) == 0
+    torch, onnx = (bertkit.Tagger.load(folder) for folder in (home / "run", tmp_path / "onnx"))
+    words = ["anna", "paints", "the", "old", "house"]
+    assert onnx.tag(words).tags == torch.tag(words).tags
+    assert onnx.tag(words).confidences == pytest.approx(torch.tag(words).confidences, abs=1e-4)
+
+
+def test_without_dev_there_is_no_temperature(home, tmp_path):
+    assert main(["finetune", "ner", f"data.train={home / 'train.conll'}", *SMALL, f"run.dir={tmp_path / 'run'}"]) == 0
+    assert "temperature" not in json.loads((tmp_path / "run" / "scores.json").read_bytes())["seeds"][0]
+    assert "temperature" not in json.loads((tmp_path / "run" / "export" / "tagging.json").read_bytes())
