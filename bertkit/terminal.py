@@ -1,5 +1,6 @@
 """What people see: progress as a bar on a terminal or a line now and then in a log, and output that may get lost."""
 
+import importlib.util
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ _LOG_EVERY = 30.0
 def progress_bar(title: str) -> Iterator[Update]:
     """Show progress on stderr, so that stdout holds results alone."""
     start = time.monotonic()
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and has_rich():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -46,6 +47,11 @@ def progress_bar(title: str) -> Iterator[Update]:
 
         yield log
     print(f"{title}: done in {time.monotonic() - start:.1f} s", file=sys.stderr)
+
+
+def has_rich() -> bool:
+    """Whether there can be colours and bars; an installation without torch may be without them too."""
+    return importlib.util.find_spec("rich") is not None
 
 
 class DroppingStream:

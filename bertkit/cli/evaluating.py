@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from bertkit.cli.answers import add_json, answer
-from bertkit.cli.models import MODEL
+from bertkit.cli.models import MODEL, add_backend
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.evaluate.config import EvaluateConfig
 from data_pipelines.labels.config import TaggedConfig
@@ -25,6 +25,7 @@ def evaluate(parser: ArgumentParser) -> Callable[[Namespace], None]:
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     about = "text files, folders, globs or hf:NAME; for a tagger or classifier, labeled files or datasets"
     parser.add_argument("corpus", metavar="FILE", nargs="+", help=about)
+    add_backend(parser)
     add_json(parser)
     add_flags(parser.add_argument_group("masked-language models"), EvaluateConfig)
     labeled = parser.add_argument_group("taggers and classifiers")
@@ -35,30 +36,43 @@ def evaluate(parser: ArgumentParser) -> Callable[[Namespace], None]:
 
 
 def _evaluate(arguments: Namespace) -> None:
-    from bertkit.hf.folder import check_named, has_weights, resolve
+    from bertkit.hf.folder import check_named
 
     from_flags(EvaluateConfig, arguments), from_flags(TaggedConfig, arguments)  # are the values fine?
     _check_sources(source for source in arguments.corpus if not Path(source).is_file())
     check_named(arguments.model, graph=True)
 
     from bertkit.finetune.tasks import TASKS
-    from bertkit.hf.models import load_outline
 
-    folder = resolve(arguments.model)
-    kind = load_outline(folder).kind if has_weights(folder) else ""  # none: a graph, which only taggers are
-    if kind and kind not in {TASKS[name].head for name in TASKS}:
-        _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{folder} is no tagger or classifier")
+    if _kind_of(arguments) not in {TASKS[name].head for name in TASKS}:
+        _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{arguments.model} is no tagger or classifier")
         _evaluate_masked(arguments)
     else:
-        _refuse(arguments, _OF_MASKED - _OF_LABELED, f"{folder} is no masked-language model")
+        _refuse(arguments, _OF_MASKED - _OF_LABELED, f"{arguments.model} is no masked-language model")
         _evaluate_labeled(arguments)
+
+
+def _kind_of(arguments: Namespace) -> str:
+    """The kind of head that the model has."""
+    from bertkit.hf.folder import choose_backend, resolve
+
+    folder = resolve(arguments.model)
+    backend = choose_backend(folder, arguments.backend)
+    if backend != "torch":
+        from bertkit.hf.onnx import open_graph
+
+        return open_graph(folder, backend).kind
+    from bertkit.hf.models import load_outline
+
+    return load_outline(folder).kind
 
 
 def _evaluate_masked(arguments: Namespace) -> None:
     _check_sources(arguments.corpus)
     from bertkit.evaluate.folder import evaluate_folder, print_scores
 
-    scores = evaluate_folder(arguments.model, arguments.corpus, from_flags(EvaluateConfig, arguments))
+    config = from_flags(EvaluateConfig, arguments)
+    scores = evaluate_folder(arguments.model, arguments.corpus, config, arguments.backend)
     answer(arguments.json, scores, lambda: print_scores(scores))
 
 
@@ -73,7 +87,7 @@ def _evaluate_labeled(arguments: Namespace) -> None:
         raise ValueError(f"--worst must be at least 0, got {worst}")
     for source in arguments.corpus:
         check_source(source)
-    tagger = Tagger.load(arguments.model)
+    tagger = Tagger.load(arguments.model, backend=arguments.backend)
     remembered = {key: value for key, value in vars(tagger.reading.config).items() if not hasattr(arguments, key)}
     found = score_labeled(tagger, arguments.corpus, from_flags(TaggedConfig, arguments, **remembered), worst)
     answer(arguments.json, found, lambda: print_evaluation(tagger.task, found))

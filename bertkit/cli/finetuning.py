@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 
-from bertkit.cli.models import MODEL
+from bertkit.cli.models import MODEL, add_backend
 from data_pipelines.text.encodings import UTF_8, check_encoding
 
 Run = Callable[[argparse.Namespace], int | None]
@@ -70,13 +70,7 @@ def tag(parser: argparse.ArgumentParser) -> Run:
     about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
     parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
-    parser.add_argument(
-        "--backend",
-        choices=("auto", "torch", "onnx", "int8"),
-        default="auto",
-        help="what computes, of what the folder has (default: auto, in float32)",
-    )
-
+    add_backend(parser)
     return _tag
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer, json_lines
-from bertkit.hf.folder import check_named, resolve
+from bertkit.hf.folder import BACKENDS, check_named, resolve
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.terminal import printable
 
@@ -38,8 +38,18 @@ def fill(parser: ArgumentParser) -> Run:
     )
     parser.add_argument("--passes", type=int, default=4, metavar="N", help="passes of --order together (default: 4)")
     parser.add_argument("--max-span", type=int, default=4, metavar="N", help="most tokens of a [SPAN] (default: 4)")
+    add_backend(parser)
     add_json(parser, "one JSON object a line, a line for each text,")
     return _fill
+
+
+def add_backend(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="auto",
+        help="what computes, of what the folder has (default: auto, in float32)",
+    )
 
 
 def import_folder(parser: ArgumentParser) -> Run:
@@ -82,11 +92,11 @@ def _fill(arguments: Namespace) -> int:
     for name in ("top_k", "passes", "max_span"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")
-    check_named(arguments.model)
+    check_named(arguments.model, graph=True)
 
     from bertkit.evaluate.fill import FillMask
 
-    fill_mask = FillMask(arguments.model)
+    fill_mask = FillMask(arguments.model, arguments.backend)
     status = 0
     with json_lines(arguments.json) as answer_line:
         for number, line in _numbered(arguments.text):

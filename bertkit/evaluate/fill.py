@@ -5,16 +5,14 @@
 import math
 import re
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from bertkit.hf.folder import check_vocabulary, resolve
-from bertkit.hf.models import load_with_head
-from bertkit.model.heads import MaskedLM
-from bertkit.model.packing import pack
+from bertkit.hf.folder import check_vocabulary, choose_backend, resolve
+from bertkit.hf.onnx import open_graph
 from data_pipelines.vocab.marks import INSIDE, SPACES, word_mark
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
@@ -45,11 +43,16 @@ class Filled(NamedTuple):
 class FillMask:
     """Fills the masks of a text: one at a time, each with those filled before it in view, or together."""
 
-    def __init__(self, folder: str | Path):
-        # Denormal numbers slow matrix products several times.
-        torch.set_flush_denormal(True)
+    def __init__(self, folder: str | Path, backend: str = "auto"):
+        """Open a run, an export or a Hugging Face folder with a masked-LM head. `backend` names one of those that the
+        folder has: torch, onnx or int8."""
         path = resolve(folder)
-        self.model: MaskedLM = load_with_head(path, "masked-lm")
+        backend = choose_backend(path, backend)
+        if backend == "torch":
+            self.model, self._logits = open_torch(path)
+        else:
+            self.model = open_graph(path, backend, "masked-lm")
+            self._logits = lambda ids_T, places: self.model([ids_T])[0, places]
         tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, self.model.config.vocab_size, path)
         if tokenizer.special.mask_id is None:
@@ -81,8 +84,8 @@ class FillMask:
         return self._fill(text, top_k, order, passes)
 
     def _fill(self, text: str, top_k: int, order: Order, passes: int) -> Filled:
-        ids_T = torch.tensor(self.backend.encode(self._as_trained(text)).ids)
-        places = (ids_T == self.mask_id).nonzero().squeeze(1).tolist()
+        ids_T = np.array(self.backend.encode(self._as_trained(text)).ids)
+        places = np.flatnonzero(ids_T == self.mask_id).tolist()
         if not places:
             raise ValueError(f"nothing to fill: write {MASK} where a token is missing, {SPAN} for some; got {text!r}")
         if len(places) != text.count(MASK):
@@ -96,7 +99,7 @@ class FillMask:
         return Filled(_filled(text, tokens, spaced=self.mark in SPACES), in_order)
 
     def _fill_one_by_one(
-        self, ids_T: Tensor, places: list[int], top_k: int, order: Order
+        self, ids_T: np.ndarray, places: list[int], top_k: int, order: Order
     ) -> dict[int, list[Candidate]]:
         masks: dict[int, list[Candidate]] = {}
         while len(masks) < len(places):
@@ -109,7 +112,9 @@ class FillMask:
             ids_T[place] = found[place][0].id
         return masks
 
-    def _fill_together(self, ids_T: Tensor, places: list[int], top_k: int, passes: int) -> dict[int, list[Candidate]]:
+    def _fill_together(
+        self, ids_T: np.ndarray, places: list[int], top_k: int, passes: int
+    ) -> dict[int, list[Candidate]]:
         masks: dict[int, list[Candidate]] = {}
         open_places = places
         for number in range(1, passes + 1):
@@ -130,18 +135,17 @@ class FillMask:
             text = re.sub(r"\s+" + re.escape(MASK), MASK, text)
         return text.replace(MASK, self.mask_token)
 
-    @torch.inference_mode()
-    def _candidates(self, ids_T: Tensor, places: list[int], top_k: int) -> list[list[Candidate]]:
-        batch, _ = pack(ids_T[None])
-        logits_MV = self.model.project(self.model.encoder.encode(batch, torch.tensor(places)))
+    def _candidates(self, ids_T: np.ndarray, places: list[int], top_k: int) -> list[list[Candidate]]:
         # A model may have more rows than its tokenizer has tokens; the rest stands for no token.
-        logits_MV = logits_MV[:, : self.vocab_size]
-        probability_MV = logits_MV.softmax(-1)
+        logits_MV = self._logits(ids_T, places)[:, : self.vocab_size].astype(np.float64)
+        probability_MV = np.exp(logits_MV - logits_MV.max(axis=1, keepdims=True))
+        probability_MV /= probability_MV.sum(axis=1, keepdims=True)
         probability_MV[:, self.special_ids] = -1  # never what a text is missing
-        probability, ids = probability_MV.topk(min(top_k, self.vocab_size - len(self.special_ids)))
+        top_k = min(top_k, self.vocab_size - len(self.special_ids))
+        likeliest_MK = np.argsort(-probability_MV, axis=1, kind="stable")[:, :top_k]
         return [
-            [Candidate(self._spelled(token), token, share) for token, share in zip(row_ids, row, strict=True)]
-            for row_ids, row in zip(ids.tolist(), probability.tolist(), strict=True)
+            [Candidate(self._spelled(token), token, float(row[token])) for token in ids]
+            for ids, row in zip(likeliest_MK.tolist(), probability_MV, strict=True)
         ]
 
     def _spelled(self, token_id: int) -> str:
@@ -154,6 +158,25 @@ class FillMask:
         token = self.backend.id_to_token(token_id)
         assert token is not None, token_id
         return token
+
+
+def open_torch(folder: Path) -> tuple[Any, Callable[[np.ndarray, list[int]], np.ndarray]]:
+    """The model, and the function that computes its logits, (M, V), at some places of a text."""
+    import torch
+
+    from bertkit.hf.models import load_with_head
+    from bertkit.model.packing import pack
+
+    # Denormal numbers slow matrix products several times.
+    torch.set_flush_denormal(True)
+    model = load_with_head(folder, "masked-lm")
+
+    @torch.inference_mode()
+    def logits(ids_T: np.ndarray, places: list[int]) -> np.ndarray:
+        batch, _ = pack(torch.from_numpy(ids_T)[None])
+        return model.project(model.encoder.encode(batch, torch.tensor(places))).numpy()
+
+    return model, logits
 
 
 def _filled(text: str, tokens: list[str], spaced: bool = False) -> str:

@@ -4,14 +4,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from bertkit.cpu import make_ready
 from bertkit.evaluate.config import EvaluateConfig
 from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
-from bertkit.hf.folder import check_vocabulary, resolve
-from bertkit.hf.models import load_with_head
+from bertkit.hf.folder import check_vocabulary, choose_backend, resolve
+from bertkit.hf.onnx import open_graph
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
@@ -22,17 +19,17 @@ from data_pipelines.vocab.tokenizer import load_tokenizer
 _READING = ("documents", "field", "encoding", "errors")
 
 
-def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig) -> dict[str, Any]:
+def evaluate_folder(
+    model_folder: str | Path, corpus: list[str], config: EvaluateConfig, backend: str = "auto"
+) -> dict[str, Any]:
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
-    make_ready()
     folder = resolve(model_folder)
-    model, tokenizer = load_with_head(folder, "masked-lm"), load_tokenizer(folder)
+    backend = choose_backend(folder, backend)
+    model, device = open_torch(folder) if backend == "torch" else (open_graph(folder, backend, "masked-lm"), None)
+    tokenizer = load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     seq_len = min(config.seq_len, model.config.max_position_embeddings)
     sources = CorpusConfig(corpus=corpus, **{name: getattr(config, name) for name in _READING})
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    device = device or torch.device("cpu")
-    model.to(device).eval()
     with tempfile.TemporaryDirectory() as scratch:
         prepare(sources, folder, PrepareConfig(seq_len=seq_len, validation_share=0.0), Path(scratch) / "rows")
         rows = open_rows(Path(scratch) / "rows", "train")
@@ -49,9 +46,24 @@ def evaluate_folder(model_folder: str, corpus: list[str], config: EvaluateConfig
         scores = held_out.scores(model.target_logits, device)
     if config.words:
         texts = (document.text for document in read_documents(sources))
-        pseudo = pseudo_perplexity(model, tokenizer, texts, max_words=config.words, seq_len=seq_len)
+        pseudo = pseudo_perplexity(
+            model.target_logits, device, tokenizer, texts, max_words=config.words, seq_len=seq_len
+        )
         scores["pseudo_perplexity"] = pseudo._asdict()
     return scores
+
+
+def open_torch(folder: Path) -> tuple[Any, Any]:
+    """The model, and where it computes."""
+    import torch
+
+    from bertkit.cpu import make_ready
+    from bertkit.hf.models import load_with_head
+
+    make_ready()
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = device or torch.device("cpu")
+    return load_with_head(folder, "masked-lm").to(device).eval(), device
 
 
 def print_scores(scores: dict[str, Any]) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from bertkit.evaluate.buckets import log_probs
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.vocab.tokenizer import SpecialIds, Tokenizer
 
 BATCH_TOKENS = 8192
@@ -27,32 +27,22 @@ class Sentence(NamedTuple):
     """The number of each token's word; None where the tokenizer sees no word."""
 
 
-class Questions(NamedTuple):
-    """Masked sentences laid end to end; one token of each is asked for."""
-
-    input_ids: Tensor
-    position_ids: Tensor
-    cu_seqlens: Tensor
-    max_seqlen: int
-    target_index: Tensor
-
-
 def encode_sentences(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Sentence]:
     encodings = tokenizer.backend.encode_batch(list(texts), add_special_tokens=False)
     return [Sentence(tuple(encoding.ids), tuple(encoding.word_ids)) for encoding in encodings]
 
 
-@torch.no_grad()
 def token_log_probs(
-    target_logits: Callable[[Any], Tensor],
+    target_logits: Callable[[PackedBatch], Any],
     special: SpecialIds,
     sentences: Sequence[Sentence],
-    device: torch.device,
+    device: Any,
     *,
     word_wise: bool = True,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[np.ndarray]:
-    """The log-probability of every token of every sentence, in nats. `report` gets the tokens done, and in all."""
+    """The log-probability of every token of every sentence, in nats. Torch computes on this device; without one,
+    `target_logits` takes and gives arrays. `report` gets the tokens done, and in all."""
     if special.mask_id is None:
         raise ValueError("this tokenizer has no mask token, so nothing can be asked")
     found = [np.empty(0)] * len(sentences)
@@ -64,11 +54,10 @@ def token_log_probs(
         at_once = max(1, BATCH_TOKENS // (ids_SL.shape[1] + 2))
         for first in range(0, ids_SL.size, at_once):
             asked = slice(first, min(first + at_once, ids_SL.size))
-            questions, question_Q = _questions(ids_SL, ends_SL, asked, special, device)
-            logits_UV = target_logits(questions).float()
-            targets_Q = torch.from_numpy(ids_SL.reshape(-1)[asked]).to(device)
-            log_probs_Q = logits_UV[question_Q, targets_Q] - logits_UV.logsumexp(dim=1)[question_Q]
-            log_probs_SL.reshape(-1)[asked] = log_probs_Q.cpu().numpy()
+            questions, question_Q = _questions(ids_SL, ends_SL, asked, special)
+            answer = _answer_arrays if device is None else _answer_tensors
+            target_Q = ids_SL.reshape(-1)[asked]
+            log_probs_SL.reshape(-1)[asked] = answer(target_logits, questions, question_Q, target_Q, device)
             done += asked.stop - asked.start
             report(done, total)
         for index, row in zip(indices, log_probs_SL, strict=True):
@@ -95,8 +84,8 @@ def _ends(sentence: Sentence, word_wise: bool) -> list[int]:
 
 
 def _questions(
-    ids_SL: np.ndarray, ends_SL: np.ndarray, asked: slice, special: SpecialIds, device: torch.device
-) -> tuple[Questions, Tensor]:
+    ids_SL: np.ndarray, ends_SL: np.ndarray, asked: slice, special: SpecialIds
+) -> tuple[PackedBatch, np.ndarray]:
     """The questions about these of the sentences' tokens, each once, and which of them each token asks."""
     sentence_Q, place_Q = np.divmod(np.arange(asked.start, asked.stop), ids_SL.shape[1])
     column_L = np.arange(ids_SL.shape[1])
@@ -109,12 +98,29 @@ def _questions(
     rows = np.hstack([np.tile(before, (num, 1)), distinct[:, :-1], np.tile(after, (num, 1))]).astype(np.int64)
     starts = np.arange(num) * length
     return (
-        Questions(
-            input_ids=torch.from_numpy(rows).flatten().to(device),
-            position_ids=torch.arange(length, device=device).repeat(num),
-            cu_seqlens=torch.arange(0, (num + 1) * length, length, device=device, dtype=torch.int32),
+        PackedBatch(
+            input_ids=rows.reshape(-1),
+            position_ids=np.tile(np.arange(length), num),
+            cu_seqlens=np.arange(0, (num + 1) * length, length, dtype=np.int32),
             max_seqlen=length,
-            target_index=torch.from_numpy(starts + len(before) + distinct[:, -1]).to(device),
+            target_index=starts + len(before) + distinct[:, -1],
+            target_ids=None,
         ),
-        torch.from_numpy(question_Q.reshape(-1)).to(device),
+        question_Q.reshape(-1),
     )
+
+
+def _answer_arrays(target_logits: Any, questions: PackedBatch, question_Q: Any, target_Q: Any, _: None) -> np.ndarray:
+    return log_probs(target_logits(questions)[question_Q], target_Q)
+
+
+def _answer_tensors(
+    target_logits: Any, questions: PackedBatch, question_Q: Any, target_Q: Any, device: Any
+) -> np.ndarray:
+    import torch
+
+    with torch.no_grad():
+        logits_UV = target_logits(questions.map(torch.from_numpy).to(device)).float()
+        question_Q, target_Q = (torch.from_numpy(array).to(device) for array in (question_Q, target_Q))
+        log_probs_Q = logits_UV[question_Q, target_Q] - logits_UV.logsumexp(dim=1)[question_Q]
+        return log_probs_Q.cpu().numpy()

@@ -4,11 +4,11 @@ Words and bytes are those of the text, so models with different tokenizers compa
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from bertkit.evaluate.pseudo_likelihood import Sentence, encode_sentences, token_log_probs
-from bertkit.model import MaskedLM
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.vocab.tokenizer import Tokenizer
 
 
@@ -23,9 +23,16 @@ class PseudoPerplexity(NamedTuple):
 
 
 def pseudo_perplexity(
-    model: MaskedLM, tokenizer: Tokenizer, texts: Iterable[str], *, max_words: int, seq_len: int
+    target_logits: Callable[[PackedBatch], Any],
+    device: Any,
+    tokenizer: Tokenizer,
+    texts: Iterable[str],
+    *,
+    max_words: int,
+    seq_len: int,
 ) -> PseudoPerplexity:
-    """Over the first texts, until they have `max_words` words; every piece of them is scored once."""
+    """Over the first texts, until they have `max_words` words; every piece of them is scored once, as
+    `token_log_probs` asks for it."""
     stretches: list[Sentence] = []
     num_words, num_bytes = 0, 0
     for text in texts:
@@ -39,8 +46,7 @@ def pseudo_perplexity(
     pieces = [index for stretch in stretches for index in stretch.ids]
     if not pieces:
         raise ValueError("the texts hold nothing to score")
-    device = next(model.parameters()).device
-    log_probs = token_log_probs(model.target_logits, tokenizer.special, stretches, device)
+    log_probs = token_log_probs(target_logits, tokenizer.special, stretches, device)
     nats = -sum(float(stretch.sum()) for stretch in log_probs)
     return PseudoPerplexity(
         per_word=math.exp(min(nats / num_words, 700.0)),

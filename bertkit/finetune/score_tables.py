@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertkit.finetune.tasks.task import Column, Scores, Task
-from bertkit.terminal import printable
+from bertkit.terminal import has_rich, printable
 
 
 def score_line(task: Task, scores: Scores) -> str:
@@ -24,24 +24,21 @@ def shown_score(scores: Scores, column: Column) -> str:
 
 def print_results(task: Task, results: dict[str, Any]) -> None:
     """What a run found out, on standard output, the scores last."""
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
     best = best_seed(results)
     parts = [part for part in ("dev", "test") if part in results]
     if parts:
         scores = best[parts[0]]
-        _print_kinds(console, scores, f"{parts[0]} by kind, seed {best['seed']}")
-        _print_confusions(console, scores, task.unit)
-        console.print(f"the worst {task.examples} are in {results['worst']}", markup=False)
-    console.print(f"the model is in {results['export']}", markup=False)
+        _print_kinds(scores, f"{parts[0]} by kind, seed {best['seed']}")
+        _print_confusions(scores, task.unit)
+        print(f"the worst {task.examples} are in {results['worst']}")
+    print(f"the model is in {results['export']}")
     for part in parts:
         for line in calibration_lines(best, part):
-            console.print(f"seed {best['seed']}: {line}", markup=False)
+            print(f"seed {best['seed']}: {line}")
     for part in parts:
-        _print_scores(console, task, results, part)
+        _print_scores(task, results, part)
     for warning in results.get("warnings", []):
-        console.print(f"warning: {printable(warning)}", markup=False)
+        print(f"warning: {printable(warning)}")
 
 
 def calibration_lines(found: Mapping[str, Any], part: str) -> list[str]:
@@ -73,21 +70,18 @@ def worst_text(best: Mapping[str, Any]) -> str:
 
 def print_evaluation(task: Task, found: Scores) -> None:
     """What a finished model got right on labeled files, the scores last."""
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
     for note in found["notes"]:
-        console.print(printable(note), markup=False)
-    _print_kinds(console, found, "by kind")
-    _print_confusions(console, found, task.unit)
-    _print_worst(console, found, task.unit)
+        print(printable(note))
+    _print_kinds(found, "by kind")
+    _print_confusions(found, task.unit)
+    _print_worst(found, task.unit)
     if "calibration" in found:
-        console.print(f"expected calibration error: {found['calibration']['error']:.2%}")
+        print(f"expected calibration error: {found['calibration']['error']:.2%}")
     columns = shown_columns(task, found)
     scores = {f"baseline: {name}": its_scores for name, its_scores in found["baselines"].items()} | {"model": found}
     rows = [[name, *(shown_score(its_scores, column) for column in columns)] for name, its_scores in scores.items()]
     title = f"{found[task.examples]:,} {task.examples}"
-    _print_table(console, title, ["", *(column.title for column in columns)], rows)
+    _print_table(title, ["", *(column.title for column in columns)], rows)
 
 
 def _value(scores: Mapping[str, Any], key: str) -> Any:
@@ -95,7 +89,7 @@ def _value(scores: Mapping[str, Any], key: str) -> Any:
     return scores.get(group, {}).get(name) if group else scores.get(name)
 
 
-def _print_scores(console: Any, task: Task, results: dict[str, Any], part: str) -> None:
+def _print_scores(task: Task, results: dict[str, Any], part: str) -> None:
     seeds, summary = results["seeds"], results[part]
     columns = shown_columns(task, seeds[0][part])
     scores = {f"baseline: {name}": scores for name, scores in summary["baselines"].items()}
@@ -108,46 +102,59 @@ def _print_scores(console: Any, task: Task, results: dict[str, Any], part: str) 
             if column.key == results["score"]
         }
         rows.append([f"mean of {len(seeds)} seeds", *(spread.get(column.key, "") for column in columns)])
-    _print_table(console, part, ["", *(column.title for column in columns)], rows)
+    _print_table(part, ["", *(column.title for column in columns)], rows)
 
 
-def _print_kinds(console: Any, scores: Scores, title: str) -> None:
+def _print_kinds(scores: Scores, title: str) -> None:
     """The scores of each kind of span, or of each label, the most frequent first."""
     kinds = scores.get("types") or scores.get("tags") or {}
     rows = [
         [name or "(no kind)", f"{row['gold']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1"))]
         for name, row in sorted(kinds.items(), key=lambda kind: -kind[1]["gold"])
     ]
-    _print_table(console, title, ["", "count", "precision", "recall", "F1"], rows)
+    _print_table(title, ["", "count", "precision", "recall", "F1"], rows)
 
 
-def _print_confusions(console: Any, scores: Scores, unit: str) -> None:
+def _print_confusions(scores: Scores, unit: str) -> None:
     """What was confused how often."""
     rows = [[gold, predicted, f"{count:,}"] for gold, predicted, count in scores.get("confusions", [])]
-    _print_table(console, "most frequent mistakes", ["gold", "predicted", f"{unit}s"], rows)
+    _print_table("most frequent mistakes", ["gold", "predicted", f"{unit}s"], rows)
 
 
-def _print_worst(console: Any, scores: Scores, unit: str) -> None:
+def _print_worst(scores: Scores, unit: str) -> None:
     """The worst sentences, each word or text with its right label and the predicted one."""
     for worst in scores.get("worst", []):
         columns = [worst[key] for key in ("words", "gold", "predicted")]
         wrong = [gold != predicted for gold, predicted in zip(*columns[1:], strict=True)]
         rows = [list(row) for row in zip(*columns, strict=True)]
-        _print_table(console, worst["place"], [unit, "gold", "predicted"], rows, wrong)
+        _print_table(worst["place"], [unit, "gold", "predicted"], rows, wrong)
 
 
-def _print_table(
-    console: Any, title: str, columns: list[str], rows: list[list[str]], wrong: Sequence[bool] | None = None
-) -> None:
+def _print_table(title: str, columns: list[str], rows: list[list[str]], wrong: Sequence[bool] | None = None) -> None:
     """Numbers to the right, the rest to the left. Text from files is shown as it is: no markup, no control codes."""
+    if not rows:
+        return
+    cells = [[printable(cell) for cell in row] for row in rows]
+    left = [number == 0 or name in ("gold", "predicted") for number, name in enumerate(columns)]
+    if not has_rich():
+        _print_plainly(printable(title), [columns, *cells], left)
+        return
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    if not rows:
-        return
     table = Table(title=Text(printable(title)), title_justify="left")
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="left" if number == 0 or name in ("gold", "predicted") else "right")
-    for row, red in zip(rows, wrong or [False] * len(rows), strict=True):
-        table.add_row(*(Text(printable(cell)) for cell in row), style="bold red" if red else "")
-    console.print(table)
+    for name, is_left in zip(columns, left, strict=True):
+        table.add_column(name, justify="left" if is_left else "right")
+    for row, red in zip(cells, wrong or [False] * len(rows), strict=True):
+        table.add_row(*map(Text, row), style="bold red" if red else "")
+    Console(highlight=False, soft_wrap=True).print(table)
+
+
+def _print_plainly(title: str, rows: list[list[str]], left: list[bool]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print(title)
+    for row in rows:
+        cells = zip(row, widths, left, strict=True)
+        shown = (cell.ljust(width) if is_left else cell.rjust(width) for cell, width, is_left in cells)
+        print("  ".join(shown).rstrip())

@@ -1,5 +1,6 @@
 """Finds the folder of the model that a user names; the network is used for hf: names only."""
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 FULL, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 """Where a folder holds its graph in float32, and in int8."""
+BACKENDS = ("auto", "torch", "onnx", "int8")
+"""What can compute a model, of what its folder has."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
 
@@ -48,6 +51,17 @@ def check_named(folder: str | Path, graph: bool = False) -> None:
         path = resolve(folder)
         if not (graph and has_graph(path)):
             check_weights(path)
+
+
+def choose_backend(folder: Path, backend: str = "auto") -> str:
+    """What computes the model of a folder: torch, where it is installed and there are weights for it; else the graph in
+    float32, which gives the same answers. int8 gives others, so it is never chosen here."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend != "auto":
+        return backend
+    has_torch = importlib.util.find_spec("torch") is not None
+    return "onnx" if has_graph(folder) and not (has_torch and has_weights(folder)) else "torch"
 
 
 def has_graph(folder: Path) -> bool:

@@ -1,25 +1,32 @@
 """Opens the ONNX graphs of a folder with onnxruntime: rows of ids enter, logits leave. Torch is not needed."""
 
-# B rows, L padded length, K labels or vocabulary
+# B rows, L padded length, K labels or vocabulary, M targets
 
 import json
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertkit.hf.config import read_config
-from bertkit.hf.folder import FULL
+from bertkit.hf.folder import FULL, QUANTIZED
 from bertkit.model.config import EncoderConfig
 
 FACTS = "bertkit"
 """The entry of a graph's metadata that tells what `OnnxModel` must know."""
 
 
-def open_graph(folder: Path, name: str = FULL) -> "OnnxModel":
-    """The graph of a folder that bertkit exported, with the config beside it."""
+_MOST_LOGITS = 1 << 25
+"""Computed at once: a vocabulary of 30,000 tokens makes them many."""
+
+
+def open_graph(folder: Path, backend: str = "onnx", *kinds: str, remedy: str = "") -> "OnnxModel":
+    """The graph of a folder that bertkit exported, in float32 or in int8, with the config beside it; of one of these
+    kinds, if any are named."""
+    name = QUANTIZED if backend == "int8" else FULL
     if not (folder / name).is_file():
         raise ValueError(f"{folder} holds no {name}; `bertkit export --format onnx` writes one (--int8 the quantized)")
     source = folder / "config.json"
@@ -28,7 +35,11 @@ def open_graph(folder: Path, name: str = FULL) -> "OnnxModel":
         config = read_config(values, values["model_type"], source)
     except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{source} is not what bertkit wrote there: {error!r}") from None
-    return OnnxModel(folder / name, config)
+    model = OnnxModel(folder / name, config)
+    if kinds and model.kind not in kinds:
+        needed = f"{folder} holds a {model.kind}, but a {' or a '.join(kinds)} is needed"
+        raise ValueError(needed + (f"; {remedy}" if remedy else ""))
+    return model
 
 
 class OnnxModel:
@@ -67,6 +78,20 @@ class OnnxModel:
         else:
             given["token_type_ids"] = _padded(types, mask_BL)
         return self._session.run(None, {name: given[name] for name in self._inputs})[0]
+
+    def target_logits(self, batch: Any) -> np.ndarray:
+        """(M, K) at the targets of a packed batch of arrays, of which a few rows are computed at a time."""
+        borders = batch.cu_seqlens
+        width = len(self.labels) or self.config.vocab_size
+        at_once = max(1, _MOST_LOGITS // (batch.max_seqlen * width))
+        found = []
+        for first in range(0, len(borders) - 1, at_once):
+            edges = borders[first : first + at_once + 1]
+            logits_BLK = self([batch.input_ids[start:end] for start, end in pairwise(edges)])
+            targets = batch.target_index[slice(*np.searchsorted(batch.target_index, edges[[0, -1]]))]
+            row = np.searchsorted(edges, targets, side="right") - 1
+            found.append(logits_BLK[row, targets - edges[row]])
+        return np.concatenate(found)
 
 
 def _padded(rows: Sequence[Any], mask_BL: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bertkit.evaluate.masked_loss import frequent_tokens, score_batches, unigram_loss
+from bertkit.evaluate.buckets import frequent_tokens, unigram_loss
+from bertkit.evaluate.masked_loss import score_batches
 from data_pipelines.masks.batch import PackedBatch
 
 # Four tokens; the logits below give token 0 the probability 1/2 and the others 1/6 each.

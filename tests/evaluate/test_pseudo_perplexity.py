@@ -17,6 +17,7 @@ from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)
+CPU = torch.device("cpu")
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
@@ -42,7 +43,9 @@ def flat_model(vocab_size: int) -> MaskedLM:
 
 def test_a_flat_model_is_surprised_by_the_vocabulary_size_at_every_piece(tokenizer):
     text = "anna paints the old house near the station."
-    found = pseudo_perplexity(flat_model(tokenizer.vocab_size), tokenizer, [text], max_words=100, seq_len=32)
+    found = pseudo_perplexity(
+        flat_model(tokenizer.vocab_size).target_logits, CPU, tokenizer, [text], max_words=100, seq_len=32
+    )
     pieces = len(tokenizer.backend.encode(text, add_special_tokens=False).ids)
     nats = pieces * math.log(tokenizer.vocab_size)
     assert (found.num_words, found.num_bytes) == (8, len(text))
@@ -53,7 +56,9 @@ def test_a_flat_model_is_surprised_by_the_vocabulary_size_at_every_piece(tokeniz
 
 def test_only_so_many_words_are_scored(tokenizer):
     texts = ["anna paints the house."] * 50
-    assert pseudo_perplexity(flat_model(90), tokenizer, texts, max_words=10, seq_len=32).num_words == 10
+    assert (
+        pseudo_perplexity(flat_model(90).target_logits, CPU, tokenizer, texts, max_words=10, seq_len=32).num_words == 10
+    )
 
 
 def test_windows_are_cut_between_words_and_lose_nothing():

@@ -16,12 +16,9 @@ from bertkit.run.optim import build_optimizers
 ENTRIES = {
     "cpu": "from bertkit.cpu import make_ready as start",
     "pretrain and finetune": "from bertkit.run.start import start_run; start = start_run(None, None).__enter__",
-    "fill": "from bertkit.evaluate.fill import FillMask; start = lambda: FillMask('no such folder')",
-    "tag": "from bertkit.finetune.predict.tagger import Tagger; start = lambda: Tagger('no such folder')",
-    "evaluate": (
-        "from bertkit.evaluate.folder import evaluate_folder; "
-        "start = lambda: evaluate_folder('no such folder', [], None)"
-    ),
+    "fill": "from bertkit.evaluate.fill import open_torch; start = lambda: open_torch('no such folder')",
+    "tag": "from bertkit.finetune.predict.backends import open_torch; start = lambda: open_torch('none', [], 'cpu')",
+    "evaluate": "from bertkit.evaluate.folder import open_torch; start = lambda: open_torch('no such folder')",
     "bench": (
         "import bertkit.bench.step as step; step.WORKLOADS, step.matrix_peak = [], lambda: 1.0; "
         "start = lambda: step.bench_step(None, quick=True)"

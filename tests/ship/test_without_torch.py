@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from shipped import LABELS, generated_sentences, save_tagger
+from small_model import save_small_model
 from tiny import TINY, TINY_MODERN
 
 import bertkit
 from bertkit.cli import main
-from bertkit.finetune.predict.backends import BACKENDS
+from bertkit.hf.folder import BACKENDS
 from bertkit.ship.export import export_onnx
 
 pytest.importorskip("onnx")
@@ -29,8 +30,7 @@ HEAVY = ("torch", "safetensors", "accelerate", "datasets", "pyarrow", "huggingfa
 def without_torch(tmp_path_factory):
     """Runs the command where none of these packages can be imported; what it printed."""
     folder = tmp_path_factory.mktemp("without")
-    for name in HEAVY:
-        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}')\n")
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({HEAVY!r}))\n")
     environment = os.environ | {"PYTHONPATH": f"{folder}:{ROOT}", "OMP_NUM_THREADS": "1"}
 
     def run(*arguments, exits=0, command=("-m", "bertkit")):
@@ -81,6 +81,57 @@ def test_the_tagger_of_python_needs_no_torch_either(folders, without_torch):
     assert without_torch(command=("-c", code)).strip() == str(
         bertkit.Tagger.load(folders / "torch").tag("Anna paints").tags
     )
+
+
+def test_a_tagger_is_scored_without_torch_as_with_it(folders, without_torch, tmp_path, capsys):
+    gold = tmp_path / "gold.conll"
+    gold.write_text("".join(f"{word}\tB-PER\n" for word in generated_sentences(1)[0].split()), encoding="utf-8")
+    if (folders / "torch" / "tagging.json").is_file():
+        name = str(gold)
+    else:
+        name = str(tmp_path / "gold.jsonl")
+        Path(name).write_text(json.dumps({"text": generated_sentences(1)[0], "label": LABELS[0]}), encoding="utf-8")
+    main(["evaluate", str(folders / "torch"), name, "--json"])
+    expected = json.loads(capsys.readouterr().out)
+    found = json.loads(without_torch("evaluate", str(folders / "onnx"), name, "--json"))
+    errors = [scores.pop("calibration", {"error": 0.0})["error"] for scores in (found, expected)]
+    assert errors[0] == pytest.approx(errors[1], abs=1e-4)
+    assert found == expected
+    assert f"{expected['accuracy']:.2%}" in without_torch("evaluate", str(folders / "onnx"), name)
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masked-lm")
+    text = folder / "text.txt"
+    text.write_text("".join(f"{sentence}\n\n" for sentence in generated_sentences(40)), encoding="utf-8")
+    save_small_model(folder / "torch", text, vocab_size=200, positions=32)
+    export_onnx(folder / "torch", folder / "onnx")
+    return folder
+
+
+@pytest.mark.parametrize("order", ["left-to-right", "easiest-first", "together"])
+def test_masks_are_filled_without_torch_as_with_it(masked_lm, without_torch, order, capsys):
+    arguments = ["--order", order, "--json", "Anna [MASK] the [MASK] near [SPAN]."]
+    main(["fill", "--model", str(masked_lm / "torch"), *arguments])
+    expected = json.loads(capsys.readouterr().out)
+    found = json.loads(without_torch("fill", "--model", str(masked_lm / "onnx"), *arguments))
+    assert found["filled"] == expected["filled"]
+    for ours, theirs in zip(found["masks"], expected["masks"], strict=True):
+        assert [one["id"] for one in ours] == [one["id"] for one in theirs]
+        assert [one["probability"] for one in ours] == pytest.approx([one["probability"] for one in theirs], rel=1e-4)
+
+
+def test_a_masked_language_model_is_scored_without_torch_as_with_it(masked_lm, without_torch, capsys):
+    arguments = [str(masked_lm / "text.txt"), "--seq-len", "32", "--words", "30", "--json"]
+    main(["evaluate", str(masked_lm / "torch"), *arguments])
+    expected = json.loads(capsys.readouterr().out)
+    found = json.loads(without_torch("evaluate", str(masked_lm / "onnx"), *arguments))
+    for scores in (found, expected):
+        scores |= {f"{name} {key}": value for name, row in scores.pop("buckets").items() for key, value in row.items()}
+        scores |= scores.pop("pseudo_perplexity")
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert expected["targets"] > 100
 
 
 def test_what_a_folder_or_an_installation_lacks_is_told_with_the_remedy(folders, without_torch, tmp_path, capsys):

@@ -9,23 +9,18 @@ from typing import Any
 import numpy as np
 
 from bertkit.finetune.windows import MAX_TOKENS, Ask, Row, by_length
-from bertkit.hf.folder import FULL, QUANTIZED, has_graph, has_weights
+from bertkit.hf.folder import choose_backend
 from bertkit.hf.onnx import OnnxModel, open_graph
-
-BACKENDS = ("auto", "torch", "onnx", "int8")
 
 
 def open_model(folder: Path, kinds: Iterable[str], backend: str, device: str) -> tuple[Any, Ask]:
     """The model of a folder, of which `kind`, `labels` and `config` can be read, and the function that asks it."""
-    if backend == "auto":
-        backend = "onnx" if has_graph(folder) and not has_weights(folder) else "torch"
+    backend = choose_backend(folder, backend)
     if backend == "torch":
-        return _open_torch(folder, kinds, device)
+        return open_torch(folder, kinds, device)
     if device != "cpu":
         raise ValueError(f"an ONNX graph is computed on the cpu, got device {device!r}")
-    model = open_graph(folder, QUANTIZED if backend == "int8" else FULL)
-    if model.kind not in kinds:
-        raise ValueError(f"{folder} holds a {model.kind}, but a {' or a '.join(kinds)} is needed; fine-tune it first")
+    model = open_graph(folder, backend, *kinds, remedy="fine-tune it first")
     return model, asking_graph(model)
 
 
@@ -44,7 +39,7 @@ def asking_graph(model: OnnxModel, max_tokens: int = MAX_TOKENS) -> Ask:
     return ask
 
 
-def _open_torch(folder: Path, kinds: Iterable[str], device: str) -> tuple[Any, Ask]:
+def open_torch(folder: Path, kinds: Iterable[str], device: str) -> tuple[Any, Ask]:
     import torch
 
     from bertkit.finetune.batches import asking

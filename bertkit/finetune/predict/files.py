@@ -11,7 +11,7 @@ from bertkit.finetune.predict.outputs import Answer, Write
 from bertkit.finetune.predict.standard_input import NAME, StandardInput
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.tasks.task import Task
-from bertkit.terminal import Update, progress_bar
+from bertkit.terminal import Update, has_rich, progress_bar
 from data_pipelines.text.encodings import UTF_8
 from data_pipelines.text.lines import read_lines
 
@@ -46,7 +46,7 @@ def _writer(task: Task, output: str, kinds: list[str]) -> Write:
     """The format that is asked for; else a view on a terminal, that of the files if they have one, or the task's."""
     if output == "auto":
         same = kinds[0] if len(set(kinds)) == 1 and kinds[0] in task.outputs else next(iter(task.outputs))
-        output = "view" if sys.stdout.isatty() and "view" in task.outputs else same
+        output = "view" if sys.stdout.isatty() and has_rich() and "view" in task.outputs else same
     if output not in task.outputs:
         raise ValueError(f"--output {output}: this model's results are written as {', '.join(task.outputs)}")
     if output == "brat" and kinds != ["text"]:

@@ -5,8 +5,8 @@ from typing import Any
 from torch import nn
 
 from bertkit.config.recipe import Recipe
+from bertkit.evaluate.buckets import unigram_loss
 from bertkit.evaluate.held_out import HeldOut
-from bertkit.evaluate.masked_loss import unigram_loss
 from bertkit.hf import Model
 from bertkit.model import MaskedLM
 from bertkit.pretrain.data import PretrainingData
