@@ -165,5 +165,6 @@ def _greeting(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int,
 
 def _take_best_step(folder: Path, state: LoopState, trainable: Trainable) -> None:
     if state.best_step is not None and state.best_step != state.step:
-        best = load_checkpoint(folder / CHECKPOINTS / f"step-{state.best_step:08d}")
+        path = folder / CHECKPOINTS / f"step-{state.best_step:08d}"
+        best = load_checkpoint(path, verify=trainable.accelerator.is_local_main_process)
         restore_state(trainable.model, (), {**best.tensors, "optimizer": {}})

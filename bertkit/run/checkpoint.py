@@ -9,13 +9,14 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors.torch
-from safetensors import SafetensorError
+from accelerate import Accelerator
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bertkit.config.fields import build
@@ -24,6 +25,7 @@ from bertkit.run.log import cut_metrics
 from bertkit.run.ranks import Trainable, agree_on
 from bertkit.run.state import LoopState, gather_state, restore_state
 from data_pipelines import durable
+from data_pipelines.text.digest import file_hash
 
 log = logging.getLogger("bertkit")
 
@@ -35,16 +37,33 @@ _SPARE_BYTES = 2**20
 def resume(folder: Path, trainable: Trainable, start: LoopState) -> LoopState:
     """Load the newest whole checkpoint of a run into model and optimizers, the same on every rank, and return the
     state of its loop; `start` where there is no checkpoint yet."""
-    checkpoint = load_newest(folder / CHECKPOINTS)
-    step = 0 if checkpoint is None else checkpoint.step
-    if agree_on(trainable.accelerator, step) != step:
-        raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must lie on a disk all share")
+    checkpoint = _newest_on_ranks(folder / CHECKPOINTS, trainable.accelerator)
     if trainable.accelerator.is_main_process:
-        cut_metrics(folder, step)
+        cut_metrics(folder, 0 if checkpoint is None else checkpoint.step)
     if checkpoint is None:
         return start
     restore_state(trainable.model, trainable.optimizers, checkpoint.tensors)
     return build(LoopState, checkpoint.state)
+
+
+def _newest_on_ranks(folder: Path, accelerator: Accelerator) -> "Checkpoint | None":
+    """The newest whole checkpoint. The first rank of each machine reads all of it, to see whether it is whole; the
+    others trust it, and need not."""
+    checkpoint, problem = None, ""
+    if accelerator.is_local_main_process:
+        try:
+            checkpoint = load_newest(folder)
+        except ValueError as error:
+            problem = str(error)
+    here = 0 if checkpoint is None else checkpoint.step
+    step, told = agree_on(accelerator, (here, problem))
+    if told or problem:
+        raise ValueError(told or problem)
+    if not accelerator.is_local_main_process:
+        return load_checkpoint(_folder_of(folder, step), verify=False) if step else None
+    if step != here:
+        raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must lie on a disk all share")
+    return checkpoint
 
 
 def save(folder: Path, state: LoopState, trainable: Trainable, keep: int) -> None:
@@ -66,8 +85,8 @@ def save(folder: Path, state: LoopState, trainable: Trainable, keep: int) -> Non
 
 class Checkpoint(NamedTuple):
     step: int
-    tensors: dict[str, dict[str, Tensor]]
-    """By file (`model`, `optimizer`), then by name."""
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    """By file (`model`, `optimizer`), then by name. One that was loaded reads each when it is asked for."""
     state: dict[str, Any]
     """What the loop itself remembers."""
 
@@ -82,12 +101,12 @@ def save_checkpoint(
     """Write a checkpoint, then drop all but the newest `keep` and the best. An OSError leaves the older ones intact."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
-    files = {f"{name}.safetensors": safetensors.torch.save(part) for name, part in checkpoint.tensors.items()}
+    files = {f"{name}.safetensors": safetensors.torch.save(dict(part)) for name, part in checkpoint.tensors.items()}
     files["state.json"] = durable.json_bytes(checkpoint.state)
     manifest = {"files": {name: _identity(data) for name, data in files.items()}, "format": 1}
     files["manifest.json"] = durable.json_bytes(manifest)
 
-    target = folder / f"step-{checkpoint.step:08d}"
+    target = _folder_of(folder, checkpoint.step)
     _write_folder(target, files)
     _prune(folder, newest=checkpoint.step, keep=keep, best_step=best_step)
     return target
@@ -113,20 +132,42 @@ def load_newest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint; a ValueError names the file that is missing, cut or changed."""
-    files = {name: _read(path / name) for name in ("manifest.json", "state.json")}
-    tensors = {}
-    for name, expected in _manifest(path / "manifest.json", files["manifest.json"]).items():
-        data = files[name] if name in files else _read(path / name)
-        if expected != _identity(data):
-            raise ValueError(f"{path / name} is not what was saved (sha256 differs)")
-        if name.endswith(".safetensors"):
-            tensors[name.removesuffix(".safetensors")] = _tensors(path / name, data)
+def load_checkpoint(path: Path, *, verify: bool = True) -> Checkpoint:
+    """Open one checkpoint; a ValueError names the file that is missing, cut or changed. Hashes are compared in blocks
+    and tensors are read one at a time, so it is never in memory as a whole."""
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         raise ValueError(f"{path} is not the folder of a checkpoint (step-00000000)")
-    return Checkpoint(int(match[1]), tensors, _state(path / "state.json", files["state.json"], int(match[1])))
+    manifest, state = (_read(path / name) for name in ("manifest.json", "state.json"))
+    files = _manifest(path / "manifest.json", manifest)
+    for name, expected in files.items():
+        if verify and expected != _file_identity(path / name):
+            raise ValueError(f"{path / name} is not what was saved (sha256 differs)")
+    tensors = {Path(name).stem: StoredTensors(path / name) for name in files if name.endswith(".safetensors")}
+    return Checkpoint(int(match[1]), tensors, _state(path / "state.json", state, int(match[1])))
+
+
+class StoredTensors(Mapping[str, Tensor]):
+    """The tensors of a safetensors file by name, each read when it is asked for, and not kept."""
+
+    def __init__(self, path: Path):
+        """A hash tells that a file is what was written, not who wrote it."""
+        try:
+            self._file = safe_open(path, framework="pt")
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path} is no safetensors file: {error}") from None
+        self._names = dict.fromkeys(self._file.keys())
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._file.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def checkpoints(folder: Path) -> list[tuple[int, Path]]:
@@ -180,8 +221,19 @@ def _remove_leftovers(folder: Path) -> None:
                 log.warning("%s could not be removed: %s", path, error.strerror)
 
 
+def _folder_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
+
+
 def _identity(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _file_identity(path: Path) -> dict[str, Any]:
+    try:
+        return {"bytes": path.stat().st_size, "sha256": file_hash(path)}
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
 
 
 def _read(path: Path) -> bytes:
@@ -189,14 +241,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-
-
-def _tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """A hash tells that a file is what was written, not who wrote it."""
-    try:
-        return safetensors.torch.load(data)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is no safetensors file: {error}") from None
 
 
 def _state(path: Path, data: bytes, step: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """All that a run must remember: the counters of its loop, and weights and moments as whole tensors on the CPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -85,31 +85,43 @@ def _cloned(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def restore_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], tensors: Tensors) -> None:
-    """Put back what `gather_state` took; names and shapes must be the model's, all of them."""
+def restore_state(
+    model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], tensors: Mapping[str, Mapping[str, Tensor]]
+) -> None:
+    """Put back what `gather_state` took; names and shapes must be the model's, all of them. Each tensor is asked for
+    once, and only this rank's shard of it outlives the next."""
     params = _named_parameters(model)
     weights = tensors["model"]
     odd = sorted(params.keys() ^ weights.keys())
     if odd:
         raise ValueError(f"the checkpoint is of another model: {odd[0]!r} is in one of the two only")
     for name, param in params.items():
-        if param.shape != weights[name].shape:
-            raise ValueError(
-                f"the checkpoint is of another model: {name!r} has shape {tuple(weights[name].shape)} there "
-                f"and {tuple(param.shape)} here"
-            )
-        param.copy_(shard_like(weights[name].to(param.device), param))
+        _copy_shard(name, weights[name], param)
     owners = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     for optimizer in optimizers:
         optimizer.state.clear()
-    for name, tensor in tensors["optimizer"].items():
+    for name in tensors["optimizer"]:
         param_name, _, key = name.rpartition("/")
         if param_name not in params:
             raise ValueError(f"the checkpoint has optimizer state for {param_name!r}, which the model lacks")
         param = params[param_name]
-        tensor = tensor.to(param.device, copy=True)
-        # AdamW's step count is one number, whatever the sharding.
-        owners[param].state[param][key] = shard_like(tensor, param) if tensor.ndim else tensor
+        owners[param].state[param][key] = _own_shard(tensors["optimizer"][name], param)
+
+
+def _copy_shard(name: str, weight: Tensor, param: Tensor) -> None:
+    if param.shape != weight.shape:
+        raise ValueError(
+            f"the checkpoint is of another model: {name!r} has shape {tuple(weight.shape)} there "
+            f"and {tuple(param.shape)} here"
+        )
+    param.copy_(shard_like(weight.to(param.device), param))
+
+
+def _own_shard(moment: Tensor, param: Tensor) -> Tensor:
+    # AdamW's step count is one number, whatever the sharding.
+    sharded = isinstance(param, DTensor) and moment.ndim > 0
+    moment = moment.to(param.device, copy=not sharded)
+    return shard_like(moment, param) if sharded else moment
 
 
 def gather_full(tensor: Tensor) -> Tensor:

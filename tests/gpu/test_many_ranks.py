@@ -1,6 +1,7 @@
 """Many ranks are one rank: the same losses, norms and weights, with true collectives; and what half precision costs."""
 
 import contextlib
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ from threaded_ranks import Rank, on_ranks, shard
 from bertkit.config.sections import OptimConfig
 from bertkit.model import MaskedLM, build_encoder
 from bertkit.model.config import BertConfig, ModernBertConfig
+from bertkit.plan.watch import Memory
+from bertkit.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from bertkit.run.optim import build_optimizers, set_lr
-from bertkit.run.state import gather_full, gather_state
+from bertkit.run.state import gather_full, gather_state, restore_state
 from bertkit.run.step import accumulate_gradients, train_step
 from data_pipelines.masks.batch import PackedBatch
 
@@ -62,6 +65,50 @@ def test_many_ranks_train_as_one(num_ranks):
     for name, weight in weights["model"].items():
         assert (states[0]["model"][name] - weight).norm() <= 2e-6 * weight.norm(), name
     assert states[1:] == [{"model": {}, "optimizer": {}}] * (num_ranks - 1), "only the first rank keeps a copy"
+
+
+class Noted(Mapping):
+    """Tensors of a file, each of which is noted for as long as somebody holds it."""
+
+    def __init__(self, stored, memory):
+        self.stored, self.memory = stored, memory
+
+    def __getitem__(self, name):
+        tensor = self.stored[name]
+        self.memory.note(tensor)
+        return tensor
+
+    def __iter__(self):
+        return iter(self.stored)
+
+    def __len__(self):
+        return len(self.stored)
+
+
+def test_a_rank_that_resumes_holds_its_shards_and_one_tensor(tmp_path):
+    _, state = train(Rank(), [batch_of([32], seed=seed) for seed in range(2)])
+    path = save_checkpoint(tmp_path, Checkpoint(3, state, {"step": 3}), keep=1)
+
+    def resume(rank: Rank):
+        model = shard(MaskedLM(build_encoder(SMALL, 7), 8), rank.num_processes)
+        optimizers = build_optimizers(model, OptimConfig(name="muon"))
+        handed_out = Memory("cpu")
+        stored = load_checkpoint(path, verify=rank.process_index == 0).tensors
+        restore_state(model, optimizers, {part: Noted(stored[part], handed_out) for part in stored})
+        moments = [value for optimizer in optimizers for kept in optimizer.state.values() for value in kept.values()]
+        held = Memory("cpu").note_all([*model.parameters(), *moments])
+        return handed_out, held, gather_state(model, optimizers)
+
+    sizes = [tensor.nbytes for part in state.values() for tensor in part.values()]
+    ranks = on_ranks(8, resume)
+    for handed_out, held, _ in ranks:
+        assert max(sizes) <= handed_out.peak < max(sizes) + 512, "one tensor of the file at a time, in blocks of memory"
+        assert handed_out.now == 0
+        # A view of a whole tensor would hold all of it. Matrices that 8 does not divide give some ranks a row more.
+        assert held <= sum(sizes) / 8 + 1024 * len(sizes)
+    for part, tensors in state.items():
+        for name, tensor in tensors.items():
+            assert torch.equal(ranks[0][2][part][name], tensor), name
 
 
 @pytest.fixture

@@ -53,6 +53,7 @@ ROOMS = {
     "bertkit/run": [
         *("bertkit/config", "bertkit/model"),
         "data_pipelines/masks/keyed.py",  # the seed of dropout is a function of keys, as masks are
+        "data_pipelines/text/digest.py",  # a checkpoint is verified as prepared rows are
         *("torch", "accelerate", "safetensors", "rich"),
     ],
     "bertkit/evaluate": [
