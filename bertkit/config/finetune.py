@@ -39,6 +39,10 @@ class LabeledSection(TaggedConfig):
     train_windows: Count = 16
     """Most windows of a long text that train together, evenly spread over it. Scores and predictions read all."""
 
+    context: Literal["auto", "sentence", "document"] = "auto"
+    """What a word of a tagging sees: its sentence, or as much of its document as a window holds, in training and
+    tagging alike. auto: the document, where the training files mark documents (-DOCSTART-, # newdoc, doc_id)."""
+
     pieces: Literal["first", "all"] = "first"
     """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
     are read off the first."""

@@ -6,7 +6,7 @@ from bertkit.finetune.batches import asking
 from bertkit.finetune.tasks.calibration import binned, calibration_scores, cooled, fit_temperature
 from bertkit.finetune.tasks.task import Scores, calibration_of
 from bertkit.finetune.tuning_data import TuningData
-from bertkit.finetune.windows import Ask, Row
+from bertkit.finetune.windows import Ask, Row, documents
 from bertkit.run.ranks import Trainable, agree_on, evaluating
 from data_pipelines.labels.sentence import Sentence
 
@@ -15,6 +15,8 @@ class Answered(NamedTuple):
     """One part of the data, asked once: what one rank has of it."""
 
     part: str
+    shares: list[list[int]]
+    """Which sentences of the part each rank has."""
     sentences: list[Sentence]
     rows: list[Row]
     ask: Ask
@@ -25,15 +27,19 @@ def evaluate(data: TuningData, part: str, trainable: Trainable) -> Scores:
     """Scores of one part of the data. All ranks take part."""
     answered = ask_once(data, part, trainable)
     predictions = _predictions(data, answered, data.labeled.settings)
-    return data.task.score(data.labeled, data.sentences(part), _gathered(predictions, trainable))
+    return data.task.score(data.labeled, data.sentences(part), _gathered(answered, predictions, trainable))
 
 
 def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
-    """Computes the logits of this rank's share, every so many sentences."""
+    """Computes the logits of this rank's share: of every so many documents, whose sentences stay together."""
+    sentences = data.sentences(part)
     with evaluating(trainable) as (_, target_logits, device, rank, ranks, _):
-        rows = [row._replace(sentence=row.sentence // ranks) for row in data.rows[part] if row.sentence % ranks == rank]
+        together = documents(sentences, data.form)
+        shares = [[index for each in together[other::ranks] for index in each] for other in range(ranks)]
+        place = {index: place for place, index in enumerate(shares[rank])}
+        rows = [row._replace(sentence=place[row.sentence]) for row in data.rows[part] if row.sentence in place]
         answers = list(asking(target_logits, device)(rows))
-    return Answered(part, data.sentences(part)[rank::ranks], rows, lambda asked: iter(answers))
+    return Answered(part, shares, [sentences[index] for index in shares[rank]], rows, lambda asked: iter(answers))
 
 
 def temperature_of(data: TuningData, dev: Answered, trainable: Trainable) -> float | None:
@@ -51,10 +57,10 @@ def all_scores(
     """Also of other ways to predict, how far confidence is from the truth, and mistakes with the worst sentences."""
     task, settings, sentences = data.task, data.labeled.settings, data.sentences(answered.part)
     predictions = _predictions(data, answered, settings)
-    predicted = _gathered(predictions, trainable)
+    predicted = _gathered(answered, predictions, trainable)
     scores = task.score(data.labeled, sentences, predicted)
     for name, other in task.other_settings(settings).items():
-        otherwise = _gathered(_predictions(data, answered, other), trainable)
+        otherwise = _gathered(answered, _predictions(data, answered, other), trainable)
         scores[name] = task.score(data.labeled, sentences, otherwise)
     calibration = calibration_of(task)
     if temperature is not None and calibration is not None:
@@ -70,14 +76,19 @@ def all_scores(
 def _predictions(
     data: TuningData, answered: Answered, settings: dict[str, Any], temperature: float = 1.0
 ) -> list[tuple[Any, Any]]:
-    _, sentences, rows, ask = answered
-    return data.task.predict(cooled(ask, temperature), sentences, rows, data.labeled.labels, settings)
+    ask = cooled(answered.ask, temperature)
+    return data.task.predict(ask, answered.sentences, answered.rows, data.labeled.labels, settings)
 
 
-def _gathered(predictions: list[tuple[Any, Any]], trainable: Trainable) -> list[Any]:
-    """A prediction for each sentence, the same on every rank."""
-    shares = _of_all_ranks([prediction for prediction, _ in predictions], trainable)
-    return [shares[index % len(shares)][index // len(shares)] for index in range(sum(map(len, shares)))]
+def _gathered(answered: Answered, predictions: list[tuple[Any, Any]], trainable: Trainable) -> list[Any]:
+    """A prediction for each sentence of the part, in their order, the same on every rank."""
+    found = _of_all_ranks([prediction for prediction, _ in predictions], trainable)
+    by_index = {
+        index: prediction
+        for share, its in zip(answered.shares, found, strict=True)
+        for index, prediction in zip(share, its, strict=True)
+    }
+    return [by_index[index] for index in range(len(by_index))]
 
 
 def _of_all_ranks(value: Any, trainable: Trainable) -> list[Any]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from bertkit.config.finetune import LabeledSection
@@ -13,6 +14,8 @@ _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """What Hugging Face datasets call the parts."""
 TRAINING = "training"
 """The setting with what an export keeps of its training labels, for baselines on other data."""
+CONTEXT = "context"
+"""The setting of models whose sentences see their neighbours; its value is "document"."""
 Parts = dict[str, list[Sentence]]
 """The sentences of train, dev and test."""
 
@@ -35,7 +38,8 @@ class Labeled(NamedTuple):
         digest = hashlib.sha256()
         for sentences in (self.train, self.dev, self.test):
             for sentence in sentences:
-                digest.update(json.dumps([sentence.words, sentence.tags]).encode())
+                follows = [True] * (sentence.follows and CONTEXT in self.settings)
+                digest.update(json.dumps([sentence.words, sentence.tags, *follows]).encode())
             digest.update(b"\n")
         return digest.hexdigest()
 
@@ -88,4 +92,9 @@ def _share(sentences: list[Sentence], share: float) -> list[Sentence]:
     order = sorted(
         range(len(sentences)), key=lambda index: (text_hash("\t".join(sentences[index].words), "share"), index)
     )
-    return [sentences[index] for index in sorted(order[:count])]
+    kept = sorted(order[:count])
+    # What came after a sentence that is left out does not follow the one before that.
+    return [
+        sentences[index]._replace(follows=sentences[index].follows and before == index - 1)
+        for before, index in pairwise([-1, *kept])
+    ]

@@ -53,7 +53,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
         accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
         check_same_start(accelerator, recipe, facts)
         data = make_tuning_data(task, labeled, start, recipe.data)
-        steps = fix_steps(folder, facts, len(data.rows["train"]), recipe.train, accelerator)
+        steps = fix_steps(folder, facts, data, recipe.train, accelerator)
         num_parameters = sum(param.numel() for param in outline_encoder(start.config).parameters())
         check_memory({"model.init" if recipe.model.init else "model.like": 12 * num_parameters}, accelerator.device)
         check_disk(folder, num_parameters)
@@ -155,8 +155,9 @@ def _greeting(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int,
     start = f"resuming from step {step} of" if step else "training"
     origin = f"from {recipe.model.init}" if recipe.model.init else f"from scratch, shaped like {recipe.model.like}"
     sentences, rows = data.labeled.train, data.rows["train"]
-    longer = sum(row.num_windows for row in rows) - len(sentences)
-    windows = f" ({longer:,} further windows of long ones)" if longer else ""
+    count = sum(row.num_windows for row in rows)
+    longer = f" ({count - len(sentences):,} further windows of long ones)" if count > len(sentences) else ""
+    windows = f" in {count:,} windows" if data.form.context else longer
     return (
         f"seed {seed}: {start} {steps.total} steps of {steps.batch}, {origin}; "
         f"{len(sentences):,} {data.task.examples}{windows}, {len(data.labeled.labels)} labels"

@@ -8,10 +8,10 @@ import torch
 from accelerate import Accelerator
 
 from bertkit.config.finetune import LabeledSection, TuneSection
-from bertkit.finetune.labeled import Labeled
+from bertkit.finetune.labeled import CONTEXT, Labeled
 from bertkit.finetune.start import Start
 from bertkit.finetune.tasks.task import Task
-from bertkit.finetune.windows import Row, RowForm, WordEncoder, joined_rows
+from bertkit.finetune.windows import Row, RowForm, WordEncoder, documents, joined, joined_rows
 from bertkit.run.folder import read_facts, write_facts
 from bertkit.run.ranks import agree_on
 from data_pipelines.labels.sentence import Sentence
@@ -30,6 +30,11 @@ class TuningData(NamedTuple):
     def sentences(self, part: str) -> list[Sentence]:
         return getattr(self.labeled, part)
 
+    @property
+    def sentences_per_row(self) -> float:
+        """How many sentences a training row answers for, where they see their neighbours; else one."""
+        return max(len(self.labeled.train) / max(len(self.rows["train"]), 1), 1.0) if self.form.context else 1.0
+
 
 class Steps(NamedTuple):
     """How a run goes through its rows: fixed when it begins."""
@@ -42,15 +47,16 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
     """Words to subwords to rows, once for all seeds."""
     encode = WordEncoder(start.tokenizer)
     form = RowForm.of(start.tokenizer, start.config, section.max_length, section.stride)
+    form = form._replace(context=CONTEXT in labeled.settings)
     learnt = form._replace(all_subwords=section.pieces == "all")
     number = {label: index for index, label in enumerate(labeled.labels)}
     train = task.rows(labeled.train, encode, learnt)
     if task.pools_windows:
         train = joined_rows(train, section.train_windows)
+    examples = {each.start: joined(labeled.train[each.start : each.stop]) for each in documents(labeled.train, form)}
     rows = {
         "train": [
-            row._replace(target_M=task.targets(row, labeled.train[row.sentence], number, labeled.settings))
-            for row in train
+            row._replace(target_M=task.targets(row, examples[row.sentence], number, labeled.settings)) for row in train
         ],
         "dev": task.rows(labeled.dev, encode, form),
         "test": task.rows(labeled.test, encode, form),
@@ -59,14 +65,15 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
 
 
 def fix_steps(
-    folder: Path, facts: dict[str, Any], num_rows: int, section: TuneSection, accelerator: Accelerator
+    folder: Path, facts: dict[str, Any], data: TuningData, section: TuneSection, accelerator: Accelerator
 ) -> Steps:
     """The steps as the run's folder has them beside its other facts; a new run counts them and writes all there."""
     known = agree_on(accelerator, read_facts(folder))
     if known is None:
-        ranks = accelerator.num_processes
+        ranks, num_rows = accelerator.num_processes, len(data.rows["train"])
         # A step of more rows than there are would show one sentence twice; few sentences make small steps.
-        batch = min(section.global_batch, math.ceil(num_rows / ranks) * ranks)
+        wanted = min(math.ceil(section.global_batch / data.sentences_per_row), num_rows)
+        batch = min(section.global_batch, math.ceil(wanted / ranks) * ranks)
         total_steps, threads = math.ceil(section.epochs * num_rows / batch), torch.get_num_threads()
         known = {**facts, "batch": batch, "total_steps": total_steps, "threads": threads}
         if accelerator.is_main_process:

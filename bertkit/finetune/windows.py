@@ -41,7 +41,7 @@ class Row(NamedTuple):
     word_M: np.ndarray
     """The word that each of them answers for."""
     sentence: int
-    """Whose row this is, as a place in the list of sentences."""
+    """Whose row this is, as a place in the list of sentences; of a document, the place of its first."""
     target_M: np.ndarray | None = None
     """The right answers, in training."""
     type_L: np.ndarray | None = None
@@ -54,6 +54,8 @@ class Row(NamedTuple):
         return len(self.lengths or (0,))
 
 
+LONGEST_DOCUMENT = 256
+"""Sentences of a document that are read together, counted from its first: a file of any length is read in parts."""
 MAX_TOKENS = 4096
 """Subwords computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
 
@@ -76,6 +78,8 @@ class RowForm(NamedTuple):
     """What stands between two texts."""
     has_types: bool = False
     """Whether the encoder tells the second text from the first."""
+    context: bool = False
+    """Whether the sentences of a document are read together."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, config: EncoderConfig, max_length: int, stride: int = 0) -> "RowForm":
@@ -176,9 +180,34 @@ class WordEncoder:
 
 
 def word_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
-    """Rows that answer for each word."""
-    encoded = encode([sentence.words for sentence in sentences])
-    return [row for index, one in enumerate(encoded) for row in _windows_of_words(one, index, form)]
+    """Rows that answer for each word. Those of a document count its words from its first sentence on."""
+    together = documents(sentences, form)
+    encoded = encode([joined(sentences[each.start : each.stop]).words for each in together])
+    return [
+        row for each, one in zip(together, encoded, strict=True) for row in _windows_of_words(one, each.start, form)
+    ]
+
+
+def documents(sentences: Sequence[Sentence], form: RowForm) -> list[range]:
+    """Which sentences are read together: those of a document, of a very long one in parts; without context each by
+    itself."""
+    if not form.context:
+        return [range(index, index + 1) for index in range(len(sentences))]
+    starts: list[int] = []
+    for index, sentence in enumerate(sentences):
+        if not (starts and sentence.follows and index - starts[-1] < LONGEST_DOCUMENT):
+            starts.append(index)
+    return [range(*ends) for ends in pairwise([*starts, len(sentences)])]
+
+
+def joined(sentences: Sequence[Sentence]) -> Sentence:
+    """All words of sentences, with their tags, as of one."""
+    first, *others = sentences
+    if not others:
+        return first
+    words = [word for sentence in sentences for word in sentence.words]
+    tags = None if first.tags is None else [tag for sentence in sentences for tag in sentence.tags or ()]
+    return Sentence(words, tags, first.source, [line for sentence in sentences for line in sentence.lines])
 
 
 def text_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:

@@ -19,6 +19,7 @@ _TEXT_KEYS = ("text", "sentence", "content")
 _FIRST_KEYS = ("text1", "sentence1", "premise", "text_a", "question1", "question", *_TEXT_KEYS)
 _SECOND_KEYS = ("text2", "sentence2", "hypothesis", "text_b", "question2", "answer")
 _SEVERAL_KEYS = ("labels", "label", "tags", "classes", "categories")
+_DOCUMENT_KEYS = ("doc_id", "document_id", "document", "doc")
 _NUMBER_KEYS = ("score", "label", "number", "value", "rating", "similarity")
 # How text with spans is split into words; its tagger remembers the rule.
 SPAN_RULE = SplitRule()
@@ -29,8 +30,27 @@ def sentences_of_records(
 ) -> Iterator[Sentence]:
     """Words with tags: {"tokens": [...], "tags": [...]} or {"text": ..., "spans": [{"start":, "end":, "label":}]}."""
     splitter = WordSplitter(SPAN_RULE)
+    follows = follower()
     for record, line in records:
-        yield _sentence_of(unwrapped(record), line, source, config, tagged, splitter)
+        sentence = _sentence_of(unwrapped(record), line, source, config, tagged, splitter)
+        yield sentence._replace(follows=follows(record, sentence.offsets is None))
+
+
+def follower() -> Callable[[Mapping[str, Any], bool], bool]:
+    """Tells of each record of a file, and whether it holds words, if it continues the document of the record before:
+    it says so itself (doc_id and the like); else words do, and a text is a document of its own."""
+    before: Any = None
+    begun = False
+
+    def follows(record: Mapping[str, Any], words: bool) -> bool:
+        nonlocal before, begun
+        fields = unwrapped(record)
+        here = fields.get(_key(fields, "", _DOCUMENT_KEYS))
+        same = begun and here == before and (words or here is not None)
+        before, begun = here, True
+        return same
+
+    return follows
 
 
 class LabelKind(NamedTuple):

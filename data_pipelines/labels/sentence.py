@@ -26,6 +26,9 @@ class Sentence(NamedTuple):
     scores: Mapping[tuple[int, int], float] | None = None
     """Probability of each span, by its first word and the one after its last, where a model gave the tags."""
 
+    follows: bool = False
+    """Whether it comes after the sentence before it in the same document."""
+
     def place(self, index: int = 0) -> str:
         return f"{self.source}:{self.lines[index]}" if self.lines else self.source
 

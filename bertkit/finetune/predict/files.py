@@ -38,6 +38,7 @@ def tag_files(
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
         stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush)
         parts = task.inputs(stream.lines(encoding, errors), NAME, kinds[0], reading)
+        parts = (part._replace(follows=False) for part in parts)  # none waits for its neighbours
         write(tagger.answer_all(parts, must_wait=stream.must_wait), reading)
     sys.stdout.flush()
 

@@ -10,6 +10,7 @@ from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named
 from data_pipelines.labels.formats.conll import has_columns
 from data_pipelines.labels.formats.label_studio import unwrapped
+from data_pipelines.labels.records import follower
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line, read_lines, suffix_of
 
@@ -26,6 +27,8 @@ class Part(NamedTuple):
 
     given: Given | None
     """A text, or words; None where there is nothing to tag."""
+    follows: bool = False
+    """Whether it continues the document of the part before it."""
     text: str | None = None
     """The running text of words, where the file has it."""
     record: Mapping[str, Any] | None = None
@@ -56,7 +59,7 @@ def kind_of(file: str, reading: Reading) -> str:
 def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """The words of labeled sentences, or what records hold. Of text and CSV each line is a text."""
     if kind in ("text", "csv"):
-        return (Part(line.text) for line in lines)
+        return _of_lines(lines)
     found = format_named(kind)
     if found.sentences:
         return _of_sentences(found, lines, source, reading)
@@ -73,6 +76,15 @@ def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
     return _of_records(found, lines, source, reading.config)
 
 
+def _of_lines(lines: Iterable[Line]) -> Iterator[Part]:
+    """A sentence a line; a blank line ends a document."""
+    follows = False
+    for line in lines:
+        filled = bool(line.text.strip())
+        yield Part(line.text, follows=follows and filled)
+        follows = filled
+
+
 def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, reading: Reading) -> Iterator[Part]:
     """What the reader of the format makes of the lines, each sentence with all lines since the one before it."""
     assert found.sentences is not None
@@ -81,7 +93,7 @@ def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, readin
     for sentence in found.sentences(_noted(lines, seen), source, reading.config, False):
         here = partial(_filled, fill, list(seen), sentence) if fill else _nothing
         seen.clear()
-        yield Part(sentence.words, sentence.text, form=found, fill=here)
+        yield Part(sentence.words, sentence.follows, sentence.text, form=found, fill=here)
     yield from _untagged(seen, found)
 
 
@@ -89,6 +101,7 @@ def _of_records(found: LabelFormat, lines: Iterable[Line], source: str, config: 
     """The words of a record where it has them, else its text."""
     assert found.records is not None
     seen: list[Line] = []
+    follows = follower()
     for record, number in found.records(_noted(lines, seen), source):
         yield from _untagged([line for line in seen if line.number < number and not line.text.strip()], found)
         seen.clear()
@@ -99,7 +112,7 @@ def _of_records(found: LabelFormat, lines: Iterable[Line], source: str, config: 
             given = fields.get("text")
         if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(w, str) for w in given)):
             raise ValueError(f"{source}:{number}: expected tokens (a list of words) or a text")
-        yield Part(given, record=record, form=found)
+        yield Part(given, follows(record, isinstance(given, list)), record=record, form=found)
     yield from _untagged([line for line in seen if not line.text.strip()], found)
 
 

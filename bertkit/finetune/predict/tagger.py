@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertkit.finetune.labeled import CONTEXT
 from bertkit.finetune.predict.backends import open_model
 from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.outputs import Answer
 from bertkit.finetune.predict.settings import SETTINGS, read_config, read_settings, task_of, tasks_by_head
 from bertkit.finetune.tasks.task import Task
-from bertkit.finetune.windows import RowForm, WordEncoder
+from bertkit.finetune.windows import LONGEST_DOCUMENT, RowForm, WordEncoder
 from bertkit.hf.folder import check_vocabulary, resolve
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.word_splitting import SplitRule
@@ -48,7 +49,8 @@ class Tagger:
         self._read = _reader(self.task, settings, path)
         self.encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
-        self.form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
+        form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
+        self.form = form._replace(context=CONTEXT in settings)
 
     def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""
@@ -61,11 +63,22 @@ class Tagger:
         chunk: int = _CHUNK_SENTENCES,
         must_wait: Callable[[], bool] = lambda: False,
     ) -> Iterator[Any]:
-        """Tag many, lazily and in order; `chunk` sentences at most are computed together, and fewer where the next one
-        must be waited for."""
-        for given in _chunks(sentences, chunk, must_wait):
-            held = [self._read(one) for one in given]
-            for sentence, prediction in zip(held, self.predict(held), strict=True):
+        """Tag many, each by itself, lazily and in order; `chunk` sentences at most are computed together, and fewer
+        where the next one must be waited for."""
+        return self._results(((one, False) for one in sentences), chunk, must_wait)
+
+    def tag_document(self, sentences: Iterable[Any]) -> list[Any]:
+        """Tag the sentences of one document. A model that was trained with context lets each see its neighbours."""
+        return list(self._results(((one, index > 0) for index, one in enumerate(sentences)), _CHUNK_SENTENCES))
+
+    def _results(
+        self, given: Iterable[tuple[Any, bool]], chunk: int, must_wait: Callable[[], bool] = lambda: False
+    ) -> Iterator[Any]:
+        """Of sentences, each with whether it follows the one before it. Documents are never torn apart, so that no tag
+        depends on what is computed together."""
+        for held in _chunks(given, chunk, must_wait, self.form.context):
+            sentences = [self._read(one)._replace(follows=follows) for one, follows in held]
+            for sentence, prediction in zip(sentences, self.predict(sentences), strict=True):
                 yield self.task.result(sentence, *prediction)
 
     def predict(self, sentences: Sequence[Sentence]) -> list[tuple[Any, Any]]:
@@ -77,13 +90,13 @@ class Tagger:
         """Tag what parts of files hold; those with nothing to tag keep their place."""
         waiting: deque[Part] = deque()
 
-        def given() -> Iterator[Any]:
+        def given() -> Iterator[tuple[Any, bool]]:
             for part in parts:
                 waiting.append(part)
                 if part.given is not None:
-                    yield part.given
+                    yield part.given, part.follows
 
-        for result in self.tag_all(given(), must_wait=must_wait):
+        for result in self._results(given(), _CHUNK_SENTENCES, must_wait):
             while waiting[0].given is None:
                 yield Answer(waiting.popleft(), None)
             yield Answer(waiting.popleft(), result)
@@ -97,15 +110,25 @@ def _reader(task: Task, settings: dict[str, Any], path: Path) -> Callable[[Any],
         raise ValueError(f"{path / SETTINGS} is not what bertkit wrote there: {error!r}") from None
 
 
-def _chunks(given: Iterable[Any], most: int, must_wait: Callable[[], bool]) -> Iterator[list[Any]]:
-    """As many sentences as may be held at once, of long ones fewer."""
-    held: list[Any] = []
-    size = 0
-    for one in given:
-        held.append(one)
-        size += len(one) if isinstance(one, str) else sum(map(len, one))
-        if len(held) >= most or size >= _CHUNK_CHARS or must_wait():
+def _chunks(
+    given: Iterable[tuple[Any, bool]], most: int, must_wait: Callable[[], bool], context: bool
+) -> Iterator[list[tuple[Any, bool]]]:
+    """As many sentences as may be held at once, of long ones fewer; with context, to the end of a document, or of the
+    part of a long one that is read together."""
+    held: list[tuple[Any, bool]] = []
+    size = in_document = 0
+    full = False
+    for one, follows in given:
+        follows = follows and context and in_document < LONGEST_DOCUMENT
+        if full and not follows:
             yield held
             held, size = [], 0
+        in_document = in_document + 1 if follows else 1
+        held.append((one, follows))
+        size += len(one) if isinstance(one, str) else sum(map(len, one))
+        full = len(held) >= most or size >= _CHUNK_CHARS
+        if must_wait() or (full and not context):
+            yield held
+            held, size, full = [], 0, False
     if held:
         yield held

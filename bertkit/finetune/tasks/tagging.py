@@ -7,7 +7,7 @@ from typing import Any
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
-from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.labeled import CONTEXT, TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.outputs import OUTPUTS
 from bertkit.finetune.predict.tagging import Tagging
@@ -40,11 +40,26 @@ def _read(config: LabeledSection) -> Labeled:
         }
     labels = _labels(parts["train"], scheme)
     labeled = make_labeled(parts, labels, [*notes, *unlearnable(parts, labels)], config.train_share)
-    settings: dict[str, Any] = {"scheme": scheme, "split": _split_rule(labeled.train, config.segmenter).to_json()}
+    context = _context(labeled.train, config)
+    settings: dict[str, Any] = {
+        **context,
+        "scheme": scheme,
+        "split": _split_rule(labeled.train, config.segmenter).to_json(),
+    }
     settings[TRAINING] = metrics.training_labels(labeled.train)
     if scheme != "plain":
         settings[LEGAL_SPANS] = config.legal_spans
-    return labeled._replace(settings=settings)
+    about = "sentences see their neighbours in the same document (data.context)"
+    return labeled._replace(settings=settings, notes=(*labeled.notes, *[about] * bool(context)))
+
+
+def _context(train: list[Sentence], config: LabeledSection) -> dict[str, str]:
+    """The setting, where sentences see their neighbours. A file that marks no document is one, so that each begins
+    once; where most sentences stand alone there is nothing to learn from."""
+    begun = sum(not sentence.follows for sentence in train)
+    marked = begun > len(config.train) and 2 * begun <= len(train)
+    on = config.context == "document" or (config.context == "auto" and marked)
+    return {CONTEXT: "document"} if on else {}
 
 
 def _scheme(config: TaggedConfig, sentences: list[Sentence]) -> tuple[Scheme, list[str]]:

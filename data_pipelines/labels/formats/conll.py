@@ -11,27 +11,34 @@ from data_pipelines.text.lines import Line
 
 _NO_TAG = {"O", "_", "-", "*", "?", "-X-"}
 """What files write where a tag is still missing."""
+_DOCUMENT = ("#begin document", "# newdoc")
+"""Comments with which a document begins."""
 
 
 def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool) -> Iterator[Sentence]:
-    """The sentences. The settings name the columns, or a line # global.columns = ... does."""
+    """The sentences. The settings name the columns, or a line # global.columns = ... does. A document begins where a
+    line says so, or after several blank lines."""
     names = [name.lower() for name in config.columns]
     separator, width, first = None, 0, 0
     word_at = tag_at = 0
     words: list[str] = []
     tags: list[str] = []
     numbers: list[int] = []
+    follows, blanks = False, 0
     for text, number, _ in lines:
-        if not text.strip() or text.startswith("-DOCSTART-"):
+        blanks = 0 if text.strip() else blanks + 1
+        if blanks or text.startswith("-DOCSTART-"):
             if words:
-                yield Sentence(words, tags if tagged else None, source, numbers)
-                words, tags, numbers = [], [], []
+                yield Sentence(words, tags if tagged else None, source, numbers, follows=follows)
+                words, tags, numbers, follows = [], [], [], True
+            follows &= blanks == 1
             continue
         if separator is None and not _is_comment(text, None, 0):
             separator = "\t" if "\t" in text else " "
             width, first = len(_cells(text, separator)), number
             word_at, tag_at = _columns(config, names, width, tagged, f"{source}:{number}")
         if not words and _is_comment(text, separator, width):
+            follows &= not text.startswith(_DOCUMENT)
             if text.startswith("# global.columns"):
                 names = _column_names(text)
             continue
@@ -48,7 +55,7 @@ def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagge
         words.append(cells[word_at])
         numbers.append(number)
     if words:
-        yield Sentence(words, tags if tagged else None, source, numbers)
+        yield Sentence(words, tags if tagged else None, source, numbers, follows=follows)
 
 
 def fill_columns(config: TaggedConfig, labels: Collection[str]) -> Fill:

@@ -19,16 +19,18 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
     word_at = column_of(config.word_column or "form", COLUMNS, len(COLUMNS), "word_column", source)
     tag_at, key = _tag_column(config.tag_column or "upos", source)
     sentence = Sentence([], [] if tagged else None, source, [])
-    text, spaces = None, list[str]()
+    text, spaces, follows = None, list[str](), False
     for line, number, _ in lines:
         if not line.strip():
             if sentence.words:
-                yield sentence._replace(text=text or _written(sentence.words, spaces))
+                yield sentence._replace(text=text or _written(sentence.words, spaces), follows=follows)
+                follows = True
             sentence, text, spaces = Sentence([], [] if tagged else None, source, []), None, []
             continue
         if line.startswith("#"):
             if line.startswith("# text ="):
                 text = line.partition("=")[2].strip()
+            follows &= not line.startswith("# newdoc")
             continue
         cells = line.split("\t")
         if len(cells) != len(COLUMNS):
@@ -45,7 +47,7 @@ def read_conllu(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
             tag = _inner_value(cells[tag_at], key) if key else checked_tag(cells[tag_at], f"{source}:{number}")
             sentence.tags.append(tag)
     if sentence.words:
-        yield sentence._replace(text=text or _written(sentence.words, spaces))
+        yield sentence._replace(text=text or _written(sentence.words, spaces), follows=follows)
 
 
 def _written(words: list[str], spaces: list[str]) -> str | None:

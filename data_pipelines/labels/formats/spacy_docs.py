@@ -19,13 +19,14 @@ def read_docs(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: 
     spacy = _spacy()
     docs = spacy.tokens.DocBin().from_bytes(Path(source).read_bytes())
     for number, doc in enumerate(docs.get_docs(spacy.vocab.Vocab()), start=1):
-        for part in doc.sents if doc.has_annotation("SENT_START") else [doc[:]]:
+        for index, part in enumerate(doc.sents if doc.has_annotation("SENT_START") else [doc[:]]):
             tokens = [token for token in part if not token.is_space]
             tags = _tags(part, tokens, config.tag_column or "ents", f"{source}:{number}") if tagged else None
             start = tokens[0].idx if tokens else 0
             offsets = [(token.idx - start, token.idx - start + len(token.text)) for token in tokens]
             text = doc.text[start : start + offsets[-1][1]] if tokens else ""
-            yield Sentence([token.text for token in tokens], tags, source, [number] * len(tokens), text, offsets)
+            words, places = [token.text for token in tokens], [number] * len(tokens)
+            yield Sentence(words, tags, source, places, text, offsets, follows=index > 0)
 
 
 def write_docs(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[bytes]:
