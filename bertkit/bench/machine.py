@@ -1,4 +1,4 @@
-"""What this machine does with each recipe, and from that how long a run would take and what it would cost.
+"""What this machine does with each recipe.
 
 Each recipe is measured in a process of its own: a step of one micro-batch, the optimizer's update alone, the loading
 of a micro-batch. From the three follow the tokens a second of its whole step. Where a micro-batch would take minutes,
@@ -36,25 +36,15 @@ from data_pipelines.masks.plan import Plan
 from data_pipelines.rows.shards import open_rows
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
-_GPU_SHARE = 0.4
-"""Share of its peak that a GPU is assumed to reach, when extrapolating to other devices."""
 _BATCH_SECONDS = 4.0
 """A micro-batch that would take longer is measured with fewer rows."""
 _NUM_CHARS = 1_500_000
 _ENDLESS = 10**9
 
 
-def bench_machine(
-    against: str | None,
-    quick: bool,
-    recipes: list[str] | None = None,
-    tokens: float | None = None,
-    gpus: float = 1,
-    gpu_tflops: float | None = None,
-    price_per_hour: float | None = None,
-) -> tuple[list[Row], list[str]]:
-    """One row for each recipe. The notes say what was left out, and extrapolate to a run of `tokens` tokens."""
-    rows, left_out, measured = [], [], {}
+def bench_machine(against: str | None, quick: bool, recipes: list[str] | None = None) -> tuple[list[Row], list[str]]:
+    """One row for each recipe; the notes say what was left out."""
+    rows, left_out = [], []
     with tempfile.TemporaryDirectory() as name:
         for names in alike(recipes or own_recipes()):
             recipe, title = _read(names[0]), ", ".join(names)
@@ -64,7 +54,7 @@ def bench_machine(
             announce(title)
             rows_folder = _prepare_rows(Path(name), recipe.data.seq_len)
             told = apart("bertkit.bench.machine", names[0], str(rows_folder), "quick" if quick else "")
-            seen = measured[title] = Measured(**json.loads(told))
+            seen = Measured(**json.loads(told))
             rows.append(
                 Row(
                     workload=title if seen.rows == recipe.train.micro_batch else f"{title} ({seen.rows} rows at once)",
@@ -79,11 +69,10 @@ def bench_machine(
         f"{_device()}. Whole steps, with optimizer and loading, on generated text; input: share of the time that "
         "waits for batches; memory: the peak above the imports.",
         "Where rows at once are named, the recipe's micro_batch was too large to measure; it needs more memory.",
+        "How long a run takes on GPUs, and what it costs, is told by `bertkit plan`.",
     ]
     if left_out:
         notes.append(f"Left out by --quick, because a step takes long here: {', '.join(left_out)}.")
-    if tokens is not None:
-        notes += extrapolations(measured, tokens, gpus, gpu_tflops, price_per_hour)
     return rows, notes
 
 
@@ -113,7 +102,6 @@ class Measured:
     share_of_peak: float
     peak_memory_mb: float
     input_stall: float
-    flops_per_token: float
 
 
 def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
@@ -157,7 +145,6 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
         share_of_peak=needed * speed / peak,
         peak_memory_mb=memory,
         input_stall=max(0.0, 1 - speed * step / num_tokens),
-        flops_per_token=needed,
     )
 
 
@@ -177,27 +164,6 @@ def _batches(recipe: Recipe, rows_folder: Path, num_rows: int) -> Iterator[tuple
 def waiting(load_seconds: float, step_seconds: float, num_workers: int) -> float:
     """Seconds that a step waits for its batch: all of the loading without workers, with them what they cannot hide."""
     return max(load_seconds / num_workers - step_seconds, 0.0) if num_workers else load_seconds
-
-
-def extrapolations(
-    measured: dict[str, Measured],
-    tokens: float,
-    gpus: float = 1,
-    gpu_tflops: float | None = None,
-    price_per_hour: float | None = None,
-) -> list[str]:
-    """What is assumed, and a line for each recipe: how long a run would take, and what it would cost."""
-    device = "like this one" if gpu_tflops is None else f"that do {_GPU_SHARE:.0%} of {gpu_tflops:g} TFLOP/s"
-    lines = [
-        f"Extrapolated, not measured: {tokens:,.0f} tokens on {gpus:g} devices {device}, which share the work "
-        "without loss; preparation, evaluation and checkpoints not counted."
-    ]
-    for title, seen in measured.items():
-        speed = seen.tokens_per_second if gpu_tflops is None else _GPU_SHARE * gpu_tflops * 1e12 / seen.flops_per_token
-        hours = tokens / (speed * gpus) / 3600
-        cost = "" if price_per_hour is None else f", {hours * gpus * price_per_hour:,.2f} at {price_per_hour:g} an hour"
-        lines.append(f"  {title}: {_duration(hours)}{cost}")
-    return lines
 
 
 def _read(name: str) -> Recipe:
@@ -229,12 +195,6 @@ def _device() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"A CPU with {torch.get_num_threads()} threads, in fp32"
-
-
-def _duration(hours: float) -> str:
-    if hours < 2:
-        return f"{hours * 60:,.1f} minutes"
-    return f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.1f} days"
 
 
 if __name__ == "__main__":

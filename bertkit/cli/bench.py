@@ -24,11 +24,7 @@ WORKLOADS = {
     "race": Workload("bertkit.bench.race:bench_race", "time to a held-out loss", ("corpus",)),
     "growth": Workload("bertkit.bench.growth:bench_growth", "how cost grows", ("sizes",)),
 }
-MACHINE = Workload(
-    "bertkit.bench.machine:bench_machine",
-    "this machine, recipe by recipe",
-    ("recipes", "tokens", "gpus", "gpu_tflops", "price_per_hour"),
-)
+MACHINE = Workload("bertkit.bench.machine:bench_machine", "this machine, recipe by recipe", ("recipes",))
 _SPECIAL = ("corpus", "sizes", *MACHINE.options)
 
 
@@ -37,20 +33,15 @@ def bench(parser: argparse.ArgumentParser):
         "workload",
         nargs="?",
         choices=[*WORKLOADS, "all"],
-        help="what to measure; without it, what this machine does with each recipe",
+        help="what to measure; without it, what this machine does with each recipe (what GPUs would do: bertkit plan)",
     )
     parser.add_argument("--against", choices=["transformers"], help="measure this library beside ours")
     add_json(parser)
     parser.add_argument("--quick", action="store_true", help="smaller workloads and fewer rounds")
     parser.add_argument("--corpus", metavar="FILE", help="prepare, race: text to run on instead of generated text")
     parser.add_argument("--sizes", type=_sizes, metavar="MB,MB", help="growth: megabytes of text (10,100,1000)")
-    alone = parser.add_argument_group("without a workload")
-    alone.add_argument("--recipes", type=_names, metavar="NAME,NAME", help="measure these recipes only")
-    alone.add_argument("--tokens", type=_amount, metavar="10B", help="tell how long a run of this many tokens takes")
-    alone.add_argument("--gpus", type=_amount, metavar="N", help="number of GPUs for that run (1)")
-    alone.add_argument("--gpu-tflops", type=_amount, metavar="X", help="peak of each GPU, in TFLOP/s (this machine's)")
-    alone.add_argument(
-        "--price-per-hour", type=_amount, metavar="X", help="price of one GPU for an hour, to name the cost"
+    parser.add_argument(
+        "--recipes", type=_names, metavar="NAME,NAME", help="without a workload: measure these recipes only"
     )
     return run_bench
 
@@ -104,10 +95,7 @@ def _chosen(arguments: argparse.Namespace) -> list[Workload]:
     for name in _SPECIAL:
         if getattr(arguments, name) is not None and name not in taken:
             what = f"bench {arguments.workload}" if arguments.workload else "bench without a workload"
-            raise ValueError(f"--{name.replace('_', '-')} means nothing to {what}")
-    for name in ("gpus", "gpu_tflops", "price_per_hour"):
-        if getattr(arguments, name) is not None and arguments.tokens is None:
-            raise ValueError(f"--{name.replace('_', '-')} needs --tokens: how long a run is meant?")
+            raise ValueError(f"--{name} means nothing to {what}")
     return chosen
 
 

@@ -88,14 +88,13 @@ def test_an_amount_may_have_a_letter(text, value):
 def test_what_is_no_amount_is_refused_with_the_way_out(text, capsys):
     with pytest.raises(ValueError, match="300k"):
         parse_amount(text)
-    assert "is no amount" in said(capsys, f"--tokens={text}")
+    assert "is no amount" in said(capsys, "growth", f"--sizes={text}")
 
 
 def test_arguments_that_the_workload_does_not_take_are_refused(capsys, tmp_path):
     assert "--corpus" in said(capsys, "step", "--corpus", "x.txt")
-    assert "--tokens" in said(capsys, "load", "--tokens", "1B")
+    assert "--recipes" in said(capsys, "load", "--recipes", "bert-mini")
     assert "--sizes" in said(capsys, "--sizes", "1,2")
-    assert "--gpus needs --tokens" in said(capsys, "--gpus", "8")
     assert "--against needs a workload" in said(capsys, "--against", "transformers")
     assert "there is no file" in said(capsys, "prepare", "--corpus", str(tmp_path / "none.txt"))
     assert "no folder" in said(capsys, "load", "--json", str(tmp_path / "none" / "rows.json"))
@@ -180,7 +179,7 @@ def test_every_recipe_with_a_model_of_its_own_is_measured_once():
 
 def test_the_machine_is_measured_recipe_by_recipe(tiny, monkeypatch, capsys):
     monkeypatch.setattr(machine, "_NUM_CHARS", 60_000)
-    rows, notes = machine.bench_machine(None, True, recipes=["bert-tiny", "bert-base"], tokens=1e6)
+    rows, notes = machine.bench_machine(None, True, recipes=["bert-tiny", "bert-base"])
     (row,) = rows
     assert row.workload.startswith("bert-tiny")
     assert row.unit == "tokens/s"
@@ -189,30 +188,7 @@ def test_the_machine_is_measured_recipe_by_recipe(tiny, monkeypatch, capsys):
     assert 0 <= row.input_stall < 1
     assert row.peak_memory_mb > 4 * 4 * 8192 * 128 / 2**20
     assert any("Left out by --quick" in note and "bert-base" in note for note in notes)
-    assert any(note.startswith("  bert-tiny:") for note in notes)
-
-
-def seen(**changes) -> machine.Measured:
-    values = {
-        "rows": 32, "tokens_per_second": 1000.0, "share_of_peak": 0.5, "peak_memory_mb": 1.0, "input_stall": 0.0,
-        "flops_per_token": 1e9,
-    }  # fmt: skip
-    return machine.Measured(**(values | changes))
-
-
-def test_a_run_is_extrapolated_by_plain_arithmetic():
-    first, line = machine.extrapolations({"mini": seen()}, tokens=7.2e6, gpus=2, price_per_hour=1.5)
-    assert "7,200,000 tokens on 2 devices like this one" in first
-    assert "without loss" in first
-    assert line == "  mini: 60.0 minutes, 3.00 at 1.5 an hour"
-    _, line = machine.extrapolations({"mini": seen()}, tokens=7.2e9, gpus=10)
-    assert line == "  mini: 8.3 days"
-
-
-def test_another_device_is_extrapolated_from_operations_at_a_stated_share():
-    first, line = machine.extrapolations({"base": seen()}, tokens=1.44e9, gpus=1, gpu_tflops=100)
-    assert "40% of 100 TFLOP/s" in first
-    assert line == "  base: 10.0 hours"
+    assert any("bertkit plan" in note for note in notes)
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(0, 4.0), (1, 3.0), (2, 1.0), (4, 0.0)])
