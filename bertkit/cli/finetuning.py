@@ -2,10 +2,17 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bertkit.cli.answers import add_json, answer, check_json
 from bertkit.cli.models import MODEL, add_backend
 from data_pipelines.text.encodings import UTF_8, check_encoding
 
+if TYPE_CHECKING:
+    from bertkit.config.finetune import FinetuneRecipe
+
+_FOLDS = 5
 Run = Callable[[argparse.Namespace], int | None]
 
 
@@ -18,6 +25,15 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
     from bertkit.finetune.checks import NAMES, check_finetune
 
     add_recipe_arguments(parser, FinetuneRecipe, "finetune", NAMES, example="data.train=my.conll")
+    parser.add_argument(
+        "--find-errors",
+        action="store_true",
+        help="train no model to keep; list the labels of data.train that are most likely wrong, with a page of them",
+    )
+    parser.add_argument(
+        "--folds", type=int, metavar="K", help="of --find-errors: models, each asked about a Kth (default: 5)"
+    )
+    add_json(parser, "what --find-errors finds as one JSON object")
 
     def run(arguments: argparse.Namespace) -> int:
         recipe = read_finetune_recipe(arguments.recipe, arguments.changes)
@@ -26,11 +42,36 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
             print(to_yaml(recipe), end="")
             return 0
         check_finetune(recipe)
+        if arguments.find_errors:
+            return _find_errors(recipe, arguments)
+        for flag, value in (("--folds", arguments.folds), ("--json", arguments.json)):
+            if value is not None:
+                raise ValueError(f"{flag} belongs to --find-errors")
         from bertkit.finetune.train import finetune
 
         return finetune(recipe)
 
     return run
+
+
+def _find_errors(recipe: "FinetuneRecipe", arguments: argparse.Namespace) -> int:
+    from bertkit.finetune.checks import check_find_errors
+
+    folds = _FOLDS if arguments.folds is None else arguments.folds
+    check_find_errors(recipe, folds)
+    check_json(arguments.json)
+
+    from bertkit.finetune.clinic.find_errors import find_errors
+    from bertkit.finetune.clinic.suspects import suspect_lines
+    from bertkit.report.clinic.errors_page import write_errors_page
+
+    exit_code, found = find_errors(recipe, folds)
+    if found is not None:
+        page = Path(found["list"]).with_suffix(".html")
+        write_errors_page(page, found, recipe.data.train)
+        facts = {**found, "page": str(page)}
+        answer(arguments.json, facts, lambda: print(*suspect_lines(facts), sep="\n"))
+    return exit_code
 
 
 def tag(parser: argparse.ArgumentParser) -> Run:

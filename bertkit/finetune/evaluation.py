@@ -27,7 +27,8 @@ def evaluate(data: TuningData, part: str, trainable: Trainable) -> Scores:
     """Scores of one part of the data. All ranks take part."""
     answered = ask_once(data, part, trainable)
     predictions = _predictions(data, answered, data.labeled.settings)
-    return data.task.score(data.labeled, data.sentences(part), _gathered(answered, predictions, trainable))
+    predicted = _gathered(answered, _without_confidence(predictions), trainable)
+    return data.task.score(data.labeled, data.sentences(part), predicted)
 
 
 def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
@@ -57,10 +58,10 @@ def all_scores(
     """Also of other ways to predict, how far confidence is from the truth, and mistakes with the worst sentences."""
     task, settings, sentences = data.task, data.labeled.settings, data.sentences(answered.part)
     predictions = _predictions(data, answered, settings)
-    predicted = _gathered(answered, predictions, trainable)
+    predicted = _gathered(answered, _without_confidence(predictions), trainable)
     scores = task.score(data.labeled, sentences, predicted)
     for name, other in task.other_settings(settings).items():
-        otherwise = _gathered(answered, _predictions(data, answered, other), trainable)
+        otherwise = _gathered(answered, _without_confidence(_predictions(data, answered, other)), trainable)
         scores[name] = task.score(data.labeled, sentences, otherwise)
     calibration = calibration_of(task)
     if temperature is not None and calibration is not None:
@@ -73,6 +74,14 @@ def all_scores(
     return scores | task.mistakes(sentences, predicted, worst)
 
 
+def doubts_about(data: TuningData, part: str, trainable: Trainable) -> list[Any]:
+    """What the model makes of the labels that each sentence was given, the same on every rank."""
+    answered, known = ask_once(data, part, trainable), (data.labeled.labels, data.labeled.settings)
+    assert data.task.doubts is not None
+    mine = data.task.doubts(answered.ask, answered.sentences, answered.rows, *known)
+    return _gathered(answered, mine, trainable)
+
+
 def _predictions(
     data: TuningData, answered: Answered, settings: dict[str, Any], temperature: float = 1.0
 ) -> list[tuple[Any, Any]]:
@@ -80,13 +89,17 @@ def _predictions(
     return data.task.predict(ask, answered.sentences, answered.rows, data.labeled.labels, settings)
 
 
-def _gathered(answered: Answered, predictions: list[tuple[Any, Any]], trainable: Trainable) -> list[Any]:
-    """A prediction for each sentence of the part, in their order, the same on every rank."""
-    found = _of_all_ranks([prediction for prediction, _ in predictions], trainable)
+def _without_confidence(predictions: list[tuple[Any, Any]]) -> list[Any]:
+    return [prediction for prediction, _ in predictions]
+
+
+def _gathered(answered: Answered, mine: list[Any], trainable: Trainable) -> list[Any]:
+    """What all ranks found, a value for each sentence of the part, in their order, the same on every rank."""
+    found = _of_all_ranks(mine, trainable)
     by_index = {
-        index: prediction
+        index: value
         for share, its in zip(answered.shares, found, strict=True)
-        for index, prediction in zip(share, its, strict=True)
+        for index, value in zip(share, its, strict=True)
     }
     return [by_index[index] for index in range(len(by_index))]
 

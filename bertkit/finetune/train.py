@@ -5,16 +5,23 @@ bit for bit: rows, dropout and rates are functions of the seed and the step.
 """
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from accelerate import Accelerator
 
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.batches import training_batches
 from bertkit.finetune.checks import check_finetune
 from bertkit.finetune.evaluation import evaluate
+from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights, layer_lr_scale
 from bertkit.finetune.results import SCORES, finish_seed, seed_folder, summarise
 from bertkit.finetune.score_tables import print_results, score_line
-from bertkit.finetune.start import check_labels, find_given, find_start
+from bertkit.finetune.start import Start, check_labels, find_given, find_start
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tuning_data import Steps, TuningData, fix_steps, make_tuning_data
 from bertkit.model.build import outline_encoder
@@ -31,48 +38,80 @@ from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, restore_state
 from data_pipelines.masks.plan import Plan
 
+Finish = Callable[[LoopState, Trainable, RunLog], None]
+"""What is done with a trained model: scored and exported, or asked about sentences it has not seen."""
+
 
 def finetune(recipe: FinetuneRecipe) -> int:
     """Train every seed as the recipe says, from the start or from where it stopped. Returns the exit code."""
     folder = Path(recipe.run.dir)
-    check_finetune(recipe)
-    task = TASKS[recipe.task]
-    given = find_given(recipe.model, task.head)
-    labeled = task.read(recipe.data)
-    check_labels(given, labeled.labels)
-    with start_run(folder, recipe) as run:
-        start = find_start(given, recipe.model.like, task.head, labeled, folder, run.say)
-        tokenizer = start.tokenizer.fingerprint
-        facts = {"labeled": labeled.fingerprint, "tokenizer": tokenizer, "init": start.fingerprint}
-        check_facts(folder, facts)
-        for note in labeled.notes:
-            run.say(note)
+    with start_tuning(recipe, folder) as (run, labeled, start, facts):
         if all(_is_done(seed_folder(recipe, seed)) for seed in recipe.run.seeds) and _is_done(folder):
             seeds = f"seed{'s' if len(recipe.run.seeds) > 1 else ''} {', '.join(map(str, recipe.run.seeds))}"
             run.say(f"{folder} is finished: {seeds}; the model is in {folder / EXPORT}")
-        accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
-        check_same_start(accelerator, recipe, facts)
-        data = make_tuning_data(task, labeled, start, recipe.data)
+        accelerator = connect(recipe, run, start, facts)
+        data = make_tuning_data(TASKS[recipe.task], labeled, start, recipe.data)
         steps = fix_steps(folder, facts, data, recipe.train, accelerator)
-        num_parameters = sum(param.numel() for param in outline_encoder(start.config).parameters())
-        check_memory({"model.init" if recipe.model.init else "model.like": 12 * num_parameters}, accelerator.device)
-        check_disk(folder, num_parameters)
         for seed in recipe.run.seeds:
             exit_code = train_seed(recipe, data, steps, seed, run)
             if exit_code:
                 return exit_code
         run.steps_done()
         if accelerator.is_main_process:
-            print_results(task, summarise(recipe, data, steps))
+            print_results(data.task, summarise(recipe, data, steps))
         accelerator.wait_for_everyone()
     return 0
 
 
+@contextmanager
+def start_tuning(
+    recipe: FinetuneRecipe, folder: Path, further: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[tuple[Run, Labeled, Start, dict[str, Any]]]:
+    """A run that has read its labels and found its model, and the facts that a resume must agree with; `folder` keeps
+    them, beside what `further` says of the run."""
+    check_finetune(recipe)
+    task = TASKS[recipe.task]
+    given = find_given(recipe.model, task.head)
+    labeled = task.read(recipe.data)
+    check_labels(given, labeled.labels)
+    with start_run(Path(recipe.run.dir), recipe) as run:
+        folder.mkdir(parents=True, exist_ok=True)
+        start = find_start(given, recipe.model.like, task.head, labeled, folder, run.say)
+        tokenizer = start.tokenizer.fingerprint
+        facts = {"labeled": labeled.fingerprint, "tokenizer": tokenizer, "init": start.fingerprint, **further}
+        check_facts(folder, facts)
+        for note in labeled.notes:
+            run.say(note)
+        yield run, labeled, start, facts
+
+
+def connect(recipe: FinetuneRecipe, run: Run, start: Start, facts: dict[str, Any]) -> Accelerator:
+    """All ranks, which have found the same, with room enough for the model."""
+    accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
+    check_same_start(accelerator, recipe, facts)
+    num_parameters = sum(param.numel() for param in outline_encoder(start.config).parameters())
+    check_memory({"model.init" if recipe.model.init else "model.like": 12 * num_parameters}, accelerator.device)
+    check_disk(run.folder, num_parameters)
+    return accelerator
+
+
 def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int, run: Run) -> int:
-    """Build or resume, loop over the steps, take the best step, score it, export it."""
-    folder, accelerator, rows = seed_folder(recipe, seed), run.accelerator, data.rows["train"]
+    """Train a seed, score it, export it; one that is done stays as it is. Returns the exit code."""
+    folder = seed_folder(recipe, seed)
     if _is_done(folder):
         return 0
+
+    def finish(state: LoopState, trainable: Trainable, log: RunLog) -> None:
+        finish_seed(recipe, data, seed, state, trainable, log)
+
+    return train_model(recipe, data, steps, seed, folder, run, finish)
+
+
+def train_model(
+    recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int, folder: Path, run: Run, finish: Finish
+) -> int:
+    """Build or resume, loop over the steps, take the best step, and finish with it. Returns the exit code."""
+    accelerator, rows = run.accelerator, data.rows["train"]
     run.catch_signals()
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
@@ -92,7 +131,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     rules = StepRules(total_steps=steps.total, seed=seed, optim=recipe.optim, train=recipe.train)
     eval_every = max(1, math.ceil(len(rows) / steps.batch) // recipe.eval.per_epoch)
     deciding = data.task.deciding(data.labeled)
-    with _open_log(recipe, model, state, rules, seed, run) as log:
+    with _open_log(recipe, model, state, rules, folder, run) as log:
         log.say(_greeting(recipe, data, steps, seed, state.step))
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last = state.step == steps.total
@@ -113,7 +152,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
         if state.step < steps.total:
             log.say(f"stopped early: no better {deciding} in {state.stale} evaluations")
         _take_best_step(folder, state, trainable)
-        finish_seed(recipe, data, seed, state, trainable, log)
+        finish(state, trainable, log)
     return 0
 
 
@@ -131,11 +170,11 @@ def _build(recipe: FinetuneRecipe, data: TuningData, seed: int) -> ModelWithLoss
 
 
 def _open_log(
-    recipe: FinetuneRecipe, model: ModelWithLoss, state: LoopState, rules: StepRules, seed: int, run: Run
+    recipe: FinetuneRecipe, model: ModelWithLoss, state: LoopState, rules: StepRules, folder: Path, run: Run
 ) -> RunLog:
     accelerator = run.accelerator
     return RunLog(
-        seed_folder(recipe, seed) if accelerator.is_main_process else None,
+        folder if accelerator.is_main_process else None,
         state,
         rules=rules,
         log_every=recipe.run.log_every,
@@ -147,7 +186,7 @@ def _open_log(
             free_memory=lambda: free_memory(accelerator.device),
             memory_remedy="a smaller train.micro_batch or data.max_length needs less",
         ),
-        track=lambda values, step: accelerator.log({f"seed-{seed}/{k}": v for k, v in values.items()}, step=step),
+        track=lambda values, step: accelerator.log({f"{folder.name}/{k}": v for k, v in values.items()}, step=step),
     )
 
 

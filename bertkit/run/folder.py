@@ -109,6 +109,7 @@ def check_facts(folder: Path, facts: dict[str, Any]) -> None:
         "tokenizer": "the tokenizer",
         "rows": "the prepared rows" if "corpus" in facts else "what data.prepared holds",
         "init": "the model of model.init",
+        "folds": "the number of folds",
     }
     for key, name in names.items():
         if key in before and key in facts and before[key] != facts[key]:

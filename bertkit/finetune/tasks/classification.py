@@ -9,6 +9,7 @@ import numpy as np
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.answers import Confidence, softmax, text_logits
+from bertkit.finetune.clinic.doubts import doubt_texts
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.metrics import gold_tags, label_mistakes, word_scores
 from bertkit.finetune.predict.inputs import text_inputs
@@ -72,6 +73,7 @@ CLASSIFICATION = Task(
     pools_windows=True,
     targets=text_target,
     predict=predict_label,
+    doubts=doubt_texts,
     score=lambda labeled, texts, predicted: word_scores(gold_tags(texts), predicted),
     deciding=lambda labeled: "accuracy",
     baselines=_baselines,

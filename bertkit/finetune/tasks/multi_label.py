@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.finetune.answers import text_logits
+from bertkit.finetune.clinic.doubts import doubt_label_sets
 from bertkit.finetune.labeled import TRAINING, Labeled
 from bertkit.finetune.metrics import gold_tags, label_set_scores, text_mistakes
 from bertkit.finetune.predict.labeled_text import OUTPUTS, LabeledText
@@ -105,6 +106,7 @@ MULTI_LABEL = replace(
     loss=_loss,
     calibration=Calibration(_surprise, _hits),
     predict=_predict,
+    doubts=doubt_label_sets,
     score=lambda labeled, texts, predicted: label_set_scores(gold_tags(texts), predicted),
     deciding=lambda labeled: "f1",
     baselines=_baselines,

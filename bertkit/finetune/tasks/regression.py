@@ -97,6 +97,7 @@ REGRESSION = replace(
     loss=_loss,
     finished=_in_own_unit,
     predict=_predict,
+    doubts=None,
     score=_score,
     deciding=lambda labeled: "r2",
     baselines=_baselines,

@@ -7,6 +7,7 @@ from typing import Any
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
+from bertkit.finetune.clinic.doubts import doubt_words
 from bertkit.finetune.labeled import CONTEXT, TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.outputs import OUTPUTS
@@ -194,6 +195,7 @@ TAGGING = Task(
     targets=label_targets,
     predict=predict_labels,
     other_settings=_other_settings,
+    doubts=doubt_words,
     score=_score,
     deciding=lambda labeled: "f1" if _has_spans(labeled) else "accuracy",
     baselines=_baselines,

@@ -93,6 +93,11 @@ class Task:
     other_settings: Callable[[Mapping[str, Any]], dict[str, dict[str, Any]]] = lambda settings: {}
     """Other ways to predict, by name, whose scores stand beside in the results."""
 
+    doubts: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], list[Any]] | None = (
+        None
+    )
+    """A list of `Doubt` for each sentence, about the labels it was given; None where answers are no labels."""
+
     score: Callable[[Labeled, Sequence[Sentence], list[Any]], Scores]
     """The scores of predictions."""
 

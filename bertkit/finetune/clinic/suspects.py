@@ -1,0 +1,105 @@
+"""Doubts about labels to a list of those most likely wrong, with file and line, the worst first."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from bertkit.finetune.clinic.doubts import Doubt
+from bertkit.terminal import printable
+from data_pipelines.labels.sentence import Sentence
+
+_SHOWN_CHARS = 60
+
+
+class Suspect(NamedTuple):
+    """A label with which the model does not agree."""
+
+    sentence: int
+    """A place in the list of sentences."""
+    doubt: Doubt
+    likely: bool
+    """Whether the model is as sure of its suggestion as it usually is where people gave that label."""
+
+
+def find_suspects(doubts_S: Sequence[Sequence[Doubt]]) -> list[Suspect]:
+    """All labels with which the model does not agree, those it is most certain to be wrong first."""
+    usual = _usual_probabilities(doubt for doubts in doubts_S for doubt in doubts)
+    found = [
+        Suspect(sentence, doubt, doubt.suggested_probability >= usual.get((doubt.unit, doubt.suggested), 1.0))
+        for sentence, doubts in enumerate(doubts_S)
+        for doubt in doubts
+        if doubt.differs
+    ]
+    return sorted(found, key=lambda suspect: (suspect.doubt.margin, suspect.sentence, suspect.doubt.words))
+
+
+def as_record(suspect: Suspect, sentence: Sentence) -> dict[str, Any]:
+    """A line of the list."""
+    doubt = suspect.doubt
+    facts = {
+        "place": sentence.place(doubt.words[0]),
+        "unit": doubt.unit,
+        "text": _text(sentence, doubt.words),
+        "given": doubt.given,
+        "probability": round(doubt.probability, 4),
+        "suggested": doubt.suggested,
+        "suggested_probability": round(doubt.suggested_probability, 4),
+        "likely": suspect.likely,
+        "words": list(doubt.words),
+    }
+    if doubt.suggested_words != doubt.words:
+        facts["suggested_words"] = list(doubt.suggested_words)
+        facts["suggested_text"] = _text(sentence, doubt.suggested_words)
+    return {**facts, "sentence": sentence.words}
+
+
+def summary(suspects: Sequence[Suspect], doubts_S: Sequence[Sequence[Doubt]]) -> dict[str, Any]:
+    """How many labels there are of each unit, how many are suspected and likely wrong, and which were confused."""
+    labels = Counter(doubt.unit for doubts in doubts_S for doubt in doubts)
+    suspected = Counter(suspect.doubt.unit for suspect in suspects)
+    likely = Counter(suspect.doubt.unit for suspect in suspects if suspect.likely)
+    confused = Counter(
+        (suspect.doubt.unit, suspect.doubt.given, suspect.doubt.suggested) for suspect in suspects if suspect.likely
+    )
+    units = {
+        unit: {"labels": labels[unit], "suspected": suspected[unit], "likely_wrong": likely[unit]} for unit in labels
+    }
+    return {"units": units, "confusions": [[*pair, count] for pair, count in confused.most_common(50)]}
+
+
+def suspect_lines(found: Mapping[str, Any], most: int = 10) -> Iterator[str]:
+    """What a terminal shows: the first of each unit, how many there are, and where all of them stand."""
+    for unit, counts in found["units"].items():
+        yield (
+            f"{counts['likely_wrong']:,} of {counts['labels']:,} {unit}s are likely labeled wrong; "
+            f"the models disagree with {counts['suspected']:,}"
+        )
+        for record in islice((record for record in found["suspects"] if record["unit"] == unit), most):
+            instead = record.get("suggested_text")
+            shown = f"{record['given']} → {record['suggested']}" + (f" ({instead})" if instead else "")
+            yield printable(
+                f"  {record['place']}  {_short(record['text'])}  {shown}  {record['suggested_probability']:.0%}"
+            )
+    yield f"all of them are in {found['list']}, and to look through in {found['page']}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _usual_probabilities(doubts: Iterable[Doubt]) -> Mapping[tuple[str, str], float]:
+    """The mean probability of each label where it was given: the thresholds of confident learning (Northcutt and
+    others, 2021), which forgive a model that is never sure of a label."""
+    totals: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for doubt in doubts:
+        total = totals[doubt.unit, doubt.given]
+        total[0] += doubt.probability
+        total[1] += 1
+    return {label: total / count for label, (total, count) in totals.items()}
+
+
+def _text(sentence: Sentence, words: tuple[int, int]) -> str:
+    if sentence.text is not None and sentence.offsets is not None:
+        return sentence.text[sentence.offsets[words[0]][0] : sentence.offsets[words[1] - 1][1]]
+    return " ".join(sentence.words[slice(*words)])
