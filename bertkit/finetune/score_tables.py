@@ -1,10 +1,13 @@
 """Scores as people read them: a line while training runs, tables beside the baselines, and what went wrong."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.terminal import has_rich, printable
+
+_WIDE = 240
 
 
 def score_line(task: Task, scores: Scores) -> str:
@@ -148,7 +151,8 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]], wrong: S
         table.add_column(name, justify="left" if is_left else "right")
     for row, red in zip(cells, wrong or [False] * len(rows), strict=True):
         table.add_row(*map(Text, row), style="bold red" if red else "")
-    Console(highlight=False, soft_wrap=True).print(table)
+    # In a file or a pipe no table is folded.
+    Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE).print(table)
 
 
 def _print_plainly(title: str, rows: list[list[str]], left: list[bool]) -> None:
