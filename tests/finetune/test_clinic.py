@@ -45,6 +45,13 @@ def test_copies_of_a_sentence_share_a_fold_and_folds_are_of_equal_size():
         folds_of(sentences, 41, seed=0)
 
 
+def test_documents_stay_whole_where_their_sentences_are_read_together():
+    sentences = [sentence(f"word {number}", "A B")._replace(follows=number % 4 > 0) for number in range(40)]
+    fold_S = folds_of(sentences, 5, seed=0, documents=True)
+    assert all(len(set(fold_S[start : start + 4])) == 1 for start in range(0, 40, 4))
+    assert [fold_S.count(fold) for fold in range(5)] == [8] * 5
+
+
 def test_a_plain_tag_is_doubted_by_its_own_probability():
     (doubts,) = doubt_words(
         *asked([sentence("a b", "X Y")], [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1]]), ["X", "Y", "Z"], {"scheme": "plain"}
