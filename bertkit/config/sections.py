@@ -25,11 +25,26 @@ Kept = Annotated[int, Range("[2, inf)")]
 class TrainConfig:
     objective: str = "masked-lm"
     """What is learned: masked-lm, to say which tokens were masked; causal-masked and masked-next-token, also to read on
-    from left to right in some of the rows; causal-first, that in the first steps."""
+    from left to right in some of the rows; causal-first, that in the first steps; diffusion, masked-lm with another
+    mask rate in each row; hard-targets, masked-lm that masks hard tokens more often; token-dropping, masked-lm in which
+    some tokens skip the middle blocks; replaced-token-detection, which tokens a small generator replaced."""
 
     causal_share: Share = 0.25
     """Share of the rows (causal-masked, masked-next-token) or of the steps (causal-first) that are read from left to
     right, every token told from those before it."""
+
+    difficulty: Literal["frequency", "neighbor"] = "neighbor"
+    """How hard a token is (hard-targets): by how rare it is, or by how rarely it follows the token before it."""
+
+    drop_share: Share = 0.5
+    """Share of the ordinary tokens, targets never, that skip the middle blocks (token-dropping)."""
+
+    generator_layers: Count | None = None
+    """Blocks of the generator (replaced-token-detection). None: a quarter of the encoder's."""
+
+    detection_weight: Positive = 50.0
+    """What a token's loss of detection weighs, as the generator's loss of a masked token weighs 1
+    (replaced-token-detection)."""
 
     steps: Annotated[int | None, Range("[0, 2**40]")] = None
     """Optimizer steps. Give one of steps, tokens and minutes."""

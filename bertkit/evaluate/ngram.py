@@ -78,6 +78,11 @@ class NGram:
         lengths = np.array([len(sentence) for sentence in sentences])
         ids_T = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences])
         starts = np.cumsum(lengths) - lengths
+        log_prob_T = self.token_log_probs(ids_T, starts[lengths > 0])
+        return np.add.reduceat(np.append(log_prob_T, 0.0), starts) * (lengths > 0)
+
+    def token_log_probs(self, ids_T: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """(T,) the log-probability of each token after those before it; before the tokens at `starts` there is none."""
         probability_T = np.full(len(ids_T), 1 / self.vocab_size)
         context_T = np.zeros(len(ids_T), np.int64)
         for order in self._orders:
@@ -88,8 +93,8 @@ class NGram:
             counted_T = (np.maximum(count_T - order.discount, 0) + left_over_T) / np.maximum(total_T, 1)
             probability_T = np.where(total_T > 0, counted_T, probability_T)
             context_T = _before(number_T)
-            context_T[starts[lengths > 0]] = -1
-        return np.add.reduceat(np.append(np.log(probability_T), 0.0), starts) * (lengths > 0)
+            context_T[starts] = -1
+        return np.log(probability_T)
 
 
 def _before(number_T: np.ndarray) -> np.ndarray:

@@ -32,10 +32,7 @@ class Bert(Encoder):
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
     def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
-        hidden_TD = self.embed(batch)
-        for layer in self.layers[:-1]:
-            hidden_TD = self.checkpointed(layer, hidden_TD, batch)
-        return self.checkpointed(self.layers[-1], hidden_TD, batch, at)
+        return self.through_layers(self.embed(batch), batch, at)
 
     def embed(self, batch: Packed) -> Tensor:
         if batch.max_seqlen > self.config.max_position_embeddings:

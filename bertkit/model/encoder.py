@@ -1,7 +1,8 @@
 """What every encoder has in common: how it is called, and what heads, exports and optimizers need of it."""
 
-# B rows, L padded length, T tokens in the pack, D width
+# B rows, L padded length, T tokens in the pack, K of them, D width
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from bertkit.graph import Graph
 from bertkit.model.activation import activation
-from bertkit.model.packing import Packed, computed_packed
+from bertkit.model.packing import Packed, computed_packed, middle_of, only_at
 
 
 class Encoder(nn.Module):
@@ -79,6 +80,28 @@ class Encoder(nn.Module):
         if self.gradient_checkpointing and self.training:
             return checkpoint(layer, hidden_TD, *rest, use_reentrant=False)
         return layer(hidden_TD, *rest)
+
+    def through_layers(
+        self,
+        hidden_TD: Tensor,
+        batch: Packed,
+        at: Tensor | None,
+        further: Callable[[Packed], tuple[Any, ...]] = lambda batch: (),
+    ) -> Tensor:
+        """The output of all blocks, at the places `at` only if they are given; `further` is what a block needs of a
+        batch beside it. Where a batch says so, only some of its tokens pass through the blocks between the first and
+        the last one: the others keep what the first block gave them."""
+        *before, last = self.layers
+        rest, middle = further(batch), middle_of(batch)
+        for layer in before[:1] if middle is not None else before:
+            hidden_TD = self.checkpointed(layer, hidden_TD, batch, *rest)
+        if middle is not None:
+            part, inner_KD = only_at(batch, middle), hidden_TD.index_select(0, middle)
+            rest_of_part = further(part)
+            for layer in before[1:]:
+                inner_KD = self.checkpointed(layer, inner_KD, part, *rest_of_part)
+            hidden_TD = hidden_TD.index_copy(0, middle, inner_KD)
+        return self.checkpointed(last, hidden_TD, batch, *rest, at)
 
     def pool(self, first_BD: Tensor) -> Tensor:
         """The pooled vector of each sequence from its first token's hidden state."""

@@ -37,11 +37,10 @@ class ModernBert(Encoder):
         self.final_norm = _norm(config)
 
     def encode(self, batch: Packed, at: Tensor | None = None) -> Tensor:
-        hidden_TD = self.embed(batch)
-        rotations = self.rotations(batch.position_ids)
-        for layer in self.layers[:-1]:
-            hidden_TD = self.checkpointed(layer, hidden_TD, batch, rotations)
-        return self.final_norm(self.checkpointed(self.layers[-1], hidden_TD, batch, rotations, at))
+        def further(batch: Packed) -> tuple[Rotations]:
+            return (self.rotations(batch.position_ids),)
+
+        return self.final_norm(self.through_layers(self.embed(batch), batch, at, further))
 
     def embed(self, batch: Packed) -> Tensor:
         check_ids("input_ids", batch.input_ids, self.config.vocab_size)

@@ -98,6 +98,22 @@ def prefixes_of(batch: Packed) -> Tensor | None:
     return getattr(batch, "prefixes", None)
 
 
+def middle_of(batch: Packed) -> Tensor | None:
+    """(K,) the tokens that pass through the middle blocks of an encoder, ascending; None where all do."""
+    return getattr(batch, "middle_index", None)
+
+
+def only_at(batch: Packed, index_K: Tensor) -> Pack:
+    """The tokens at ascending places of a pack, each in its sequence and at its position."""
+    return Pack(
+        input_ids=batch.input_ids[index_K],
+        position_ids=batch.position_ids[index_K],
+        cu_seqlens=torch.searchsorted(index_K, batch.cu_seqlens.long()).int(),
+        max_seqlen=batch.max_seqlen,
+        prefixes=prefixes_of(batch),
+    )
+
+
 def unpack(values_T: Tensor, index_T: Tensor, shape_BL: torch.Size) -> Tensor:
     """Put packed values (T, ...) back to their places in (B, L, ...); padding holds zeros."""
     flat = values_T.new_zeros(shape_BL.numel(), *values_T.shape[1:])

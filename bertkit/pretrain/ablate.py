@@ -24,6 +24,8 @@ from bertkit.run.folder import EXPORT, METRICS, read_facts
 SCORES = {"loss": ("eval", "loss"), "accuracy": ("eval", "accuracy"), "pairs": ("pairs", "accuracy")}
 """What is compared, and where metrics.jsonl holds it: on held-out rows, and on the minimal pairs of eval.pairs."""
 _DECIDES = "loss"
+_MASKED = "masked tokens"
+"""What a held-out loss is of, where nothing else is said."""
 _T = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for a 95% interval by degrees of freedom."""
 
@@ -125,15 +127,18 @@ def ablate(ablation: Ablation) -> tuple[int, dict[str, str]]:
 
 
 def results(ablation: Ablation) -> dict[str, dict[int, dict[str, float]]]:
-    """By arm and seed, what the finished runs reached."""
-    return {
-        arm.name: {
-            seed: _reached(Path(ablation.recipes[arm.name, seed].run.dir))
-            for seed in ablation.seeds
-            if _is_finished(Path(ablation.recipes[arm.name, seed].run.dir))
-        }
-        for arm in ablation.arms
-    }
+    """By arm and seed, what the finished runs reached. A held-out loss that measures something else than that of the
+    first arm is left out: the two do not compare."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for arm in ablation.arms:
+        folders = {seed: Path(ablation.recipes[arm.name, seed].run.dir) for seed in ablation.seeds}
+        found[arm.name] = {seed: _reached(folder) for seed, folder in folders.items() if _is_finished(folder)}
+    first = [run["measures"] for run in found[ablation.arms[0].name].values()]
+    for run in itertools.chain.from_iterable(runs.values() for runs in found.values()):
+        if run.pop("measures") not in first:
+            for score in [score for score, (kind, _) in SCORES.items() if kind == "eval"]:
+                run.pop(score, None)
+    return found
 
 
 def comparison(ablation: Ablation, ended: dict[str, str]) -> dict[str, Any]:
@@ -201,8 +206,8 @@ def _is_finished(folder: Path) -> bool:
     return bool(facts and (folder / EXPORT).is_dir() and _reached(folder).get("steps", 0) >= facts["total_steps"])
 
 
-def _reached(folder: Path) -> dict[str, float]:
-    """The newest of every number that a run wrote down."""
+def _reached(folder: Path) -> dict[str, Any]:
+    """The newest of every number that a run wrote down, and what its held-out loss measures."""
     newest: dict[str, dict[str, Any]] = {}
     if (folder / METRICS).is_file():
         for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
@@ -211,12 +216,17 @@ def _reached(folder: Path) -> dict[str, float]:
     trained = newest.get("train", {})
     reached = {name: newest.get(kind, {}).get(key) for name, (kind, key) in SCORES.items()}
     reached |= {"steps": trained.get("step"), "tokens": trained.get("tokens"), "seconds": trained.get("seconds")}
-    return {name: value for name, value in reached.items() if value is not None}
+    measures = newest.get("eval", {}).get("measures", _MASKED)
+    return {name: value for name, value in reached.items() if value is not None} | {"measures": measures}
 
 
 def _notes(ablation: Ablation) -> list[str]:
     """Where the numbers of the arms do not compare."""
-    facts = [read_facts(Path(recipe.run.dir)) or {} for recipe in ablation.recipes.values()]
+    folders = [Path(recipe.run.dir) for recipe in ablation.recipes.values()]
+    facts = [read_facts(folder) or {} for folder in folders]
+    measures = sorted({_reached(folder)["measures"] for folder in folders if _is_finished(folder)})
+    if len(measures) > 1:
+        return [f"held-out losses are of {' or '.join(measures)}; those unlike the first arm's are left out"]
     if len({fact["tokenizer"] for fact in facts if "tokenizer" in fact}) > 1:
         return ["the arms have different tokenizers, whose losses do not compare; minimal pairs (eval.pairs) do"]
     if len({fact["rows"] for fact in facts if "rows" in fact}) > 1:

@@ -12,16 +12,17 @@ from bertkit.run.ranks import Evaluation
 
 
 def pair_scorer(recipe: Recipe, data: PretrainingData, objective: Objective, model: Any) -> Scorer | None:
-    """What judges the pairs of eval.pairs word-wise, with this model; None where there are none."""
+    """What judges the pairs of eval.pairs with this model, by masks word-wise; None where there are none."""
+    judge = objective.judge
     if not recipe.eval.pairs:
         return None
-    if not objective.fills_masks:
-        raise ValueError(f"eval.pairs: train.objective={recipe.train.objective} fills no masks, so it judges no pairs")
+    if judge is None:
+        raise ValueError(f"eval.pairs: train.objective={recipe.train.objective} judges no pairs")
     pairs = read_pairs(recipe.eval.pairs, PairKeys(), recipe.eval.max_pairs)
     encoded = EncodedPairs(pairs, data.tokenizer, model.encoder.config.max_position_embeddings)
 
     def score(evaluation: Evaluation) -> dict[str, Any]:
-        found = summary(pairs, encoded.scores(*evaluation[1:]))
+        found = summary(pairs, judge(encoded, evaluation))
         by_group = {group: row["accuracy"] for group, row in found.pop("groups").items()}
         by_paradigm = {name: row["accuracy"] for name, row in found.pop("paradigms").items()}
         return found | {"groups": by_group, "paradigms": by_paradigm}

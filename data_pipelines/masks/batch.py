@@ -34,6 +34,10 @@ class PackedBatch:
     prefixes: Any = None
     """(S,) int32: a token sees what came before it and this many tokens at the start of its sequence; None where every
     token sees all of its sequence."""
+    middle_index: Any = None
+    """(K,) the tokens that pass through the middle blocks of an encoder, ascending; None where all do."""
+    target_draws: Any = None
+    """(M,) a random number in [0, 1) for each position, where something is drawn to stand there."""
 
     def to(self, device, non_blocking: bool = False) -> "PackedBatch":
         """What a model reads on the device; how a target was masked stays where it is."""

@@ -205,10 +205,20 @@ class MaskingCollator(Generic[Batch]):
         self.__dict__.update(state)
         self._home = None if _process_numbers() else os.getpid()
 
-    def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
-        """Collate rows laid end to end, as the shards give them; the rows themselves are not changed."""
+    def collate_rows(
+        self,
+        rows: RowBatch,
+        row_ids: np.ndarray,
+        epochs: np.ndarray,
+        step: int,
+        *,
+        rate: float | np.ndarray | None = None,
+        protected_T: np.ndarray | None = None,
+    ) -> PackedBatch:
+        """Collate rows laid end to end, as the shards give them; the rows themselves are not changed. Another `rate`
+        than the collator's, or one for each row, and tokens never to choose are those of this batch."""
         rows, keys_R = RowBatch(rows.ids_T.copy(), *rows[1:]), row_keys(row_ids, self.seed, one_if_equal(epochs))
-        targets, starts_word_T = self._mask(rows, keys_R, step)
+        targets, starts_word_T = self._mask(rows, keys_R, step, protected_T, rate=rate)
         return PackedBatch(**self._finish(packed(rows, targets, starts_word_T)))
 
     def rate_at(self, step: int | None) -> float:
@@ -239,7 +249,7 @@ class MaskingCollator(Generic[Batch]):
         return self._words.starts(ids_T)
 
     def _mask(
-        self, rows: RowBatch, keys_R, step: int | None, protected_T=None, tokenizer_words: bool = False
+        self, rows: RowBatch, keys_R, step: int | None, protected_T=None, tokenizer_words: bool = False, rate=None
     ) -> tuple[Targets, np.ndarray | None]:
         """Choose targets and replace them in the rows; returns the targets, and where words start if that is known."""
         ids_T, starts_word_T = rows.ids_T, rows.starts_word_T
@@ -253,7 +263,7 @@ class MaskingCollator(Generic[Batch]):
             keys_R,
             self.vocabulary,
             self.config,
-            rate=self.rate_at(step),
+            rate=self.rate_at(step) if rate is None else rate,
             protected_T=protected_T,
             starts_word_T=starts_word_T,
         )

@@ -11,6 +11,7 @@ A row with anything to choose gets a target (`at_least_one`), which raises the r
 words and spans at a lower rate, by as much as the added one brings, and a span that is added is a single token.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,15 +61,17 @@ def mask_tokens(
     vocabulary: Vocabulary,
     config: MaskConfig,
     *,
-    rate: float,
+    rate: float | np.ndarray,
     protected_T: np.ndarray | None = None,
     starts_word_T: np.ndarray | None = None,
 ) -> Targets:
     """Choose targets in every row, and what replaces them.
 
-    `row_starts` holds R+1 borders; `protected_T` marks further tokens never to choose; `starts_word_T` marks the
-    first token of each word, for units that need words.
+    `row_starts` holds R+1 borders; `rate` is that of all rows, or one for each; `protected_T` marks further tokens
+    never to choose; `starts_word_T` marks the first token of each word, for units that need words.
     """
+    if isinstance(rate, np.ndarray):
+        return _mask_row_by_row(ids_T, row_starts, keys_R, vocabulary, config, rate, protected_T, starts_word_T)
     maskable_T = look_up(vocabulary.maskable_V, ids_T)
     if protected_T is not None:
         maskable_T &= ~protected_T
@@ -105,12 +108,33 @@ def mask_tokens(
     return Targets(target_index, target_ids, new_ids, is_unmasked, is_kept)
 
 
+def _mask_row_by_row(ids_T, row_starts, keys_R, vocabulary, config, rates_R, *marks_T) -> Targets:
+    """Each row as it would be masked alone, with the rate of its own."""
+    found = []
+    for row, (start, end) in enumerate(itertools.pairwise(row_starts.tolist())):
+        protected, starts_word = (None if marks is None else marks[start:end] for marks in marks_T)
+        targets = mask_tokens(
+            ids_T[start:end],
+            np.array([0, end - start]),
+            keys_R[row : row + 1],
+            vocabulary,
+            config,
+            rate=float(rates_R[row]),
+            protected_T=protected,
+            starts_word_T=starts_word,
+        )
+        targets.index += start
+        found.append(targets)
+    names = Targets.__dataclass_fields__
+    return Targets(**{name: np.concatenate([getattr(targets, name) for targets in found]) for name in names})
+
+
 def _enough_units(unit_rate: float) -> int:
     """How many units a row needs in order to have a target nearly always; a row with fewer is short."""
     return 1 if unit_rate >= 1 else math.ceil(math.log(_OFTEN_EMPTY) / math.log1p(-unit_rate))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _short_row_bounds(rate: float, config: MaskConfig) -> np.ndarray:
     """For rows of 0, 1, 2 … units, as far as such rows are short, the bound of arrivals at which `rate` of the tokens
     become targets, the added ones included; 0 where the added one alone is more."""

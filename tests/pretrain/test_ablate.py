@@ -122,6 +122,15 @@ def test_a_stopped_run_stops_the_ablation_and_losers_get_no_further_seed(corpus,
     assert "it lost" in capsys.readouterr().err
 
 
+def test_a_loss_that_measures_something_else_is_not_compared(corpus, tmp_path):
+    objectives = "train.objective=[masked-lm,replaced-token-detection,diffusion]"
+    assert main([*argv(corpus, tmp_path / "out", objectives, seeds=1), "--json", str(tmp_path / "facts.json")]) == 0
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert ["loss" in arm["scores"] for arm in facts["arms"]] == [True, False, True]
+    assert all("steps" in arm["runs"]["0"] for arm in facts["arms"])
+    assert "random tokens detected" in facts["notes"][0]
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -23,7 +23,7 @@ from data_pipelines.masks.plan import Plan
 torch.set_num_threads(1)
 
 STEPS = 6
-EXPORTED = {"masked-next-token": "bare"}
+EXPORTED = {"masked-next-token": "bare", "replaced-token-detection": "bare"}
 """The head of what an objective exports, where that is no masked LM."""
 SMALL = [
     *("data.seq_len=24", "data.validation_share=0.2", "tokenizer.vocab_size=160", "mask.rate=0.3"),

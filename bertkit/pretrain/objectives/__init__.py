@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from data_pipelines.table import Table
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
     from bertkit.config.recipe import Recipe
+    from bertkit.evaluate.judge import EncodedPairs
     from bertkit.hf import Model
     from bertkit.pretrain.data import PretrainingData
     from bertkit.run.ranks import Evaluation
@@ -31,6 +33,10 @@ OBJECTIVES: "Table[Row]" = Table(
         "causal-masked": "bertkit.pretrain.objectives.causal_masked:causal_masked",
         "masked-next-token": "bertkit.pretrain.objectives.masked_next_token:masked_next_token",
         "causal-first": "bertkit.pretrain.objectives.causal_first:causal_first",
+        "diffusion": "bertkit.pretrain.objectives.diffusion:diffusion",
+        "hard-targets": "bertkit.pretrain.objectives.hard_targets:hard_targets",
+        "replaced-token-detection": "bertkit.pretrain.objectives.replaced_tokens:replaced_token_detection",
+        "token-dropping": "bertkit.pretrain.objectives.token_dropping:token_dropping",
     },
 )
 
@@ -49,10 +55,11 @@ class Objective:
     """What turns rows into batches, in a run of this many steps."""
 
     make_scorer: "Callable[[Rows], Scorer] | None" = None
-    """What scores the model on held-out rows: a dict with at least "loss", the lower the better."""
+    """What scores the model on held-out rows: a dict with at least "loss", the lower the better. Where that is not the
+    masked loss, "measures" says what it is of."""
 
-    fills_masks: bool = False
-    """Whether the model's `target_logits` say what stood at a mask, so that it can judge minimal pairs."""
+    judge: "Callable[[EncodedPairs, Evaluation], np.ndarray] | None" = None
+    """What gives each sentence of minimal pairs a score, (pairs, 2), the higher the likelier."""
 
     exported: Callable[[Any], Any] = lambda model: model
     """The part of the trained model that is written to the export: an encoder, or one with a head."""

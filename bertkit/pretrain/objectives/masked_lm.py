@@ -42,7 +42,7 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
         make_model=make_model,
         make_collator=lambda total_steps: make_masking(recipe, data, total_steps),
         make_scorer=make_scorer,
-        fills_masks=True,
+        judge=lambda pairs, evaluation: pairs.scores(*evaluation[1:]),
         baseline_loss=unigram_loss(counts_V),
     )
 
