@@ -1,9 +1,9 @@
 """The verbs `finetune` and `tag`: arguments enter, one call each."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer, check_json
 from bertkit.cli.models import MODEL, add_backend
@@ -107,6 +107,13 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         default="",
         help="what splits text without spaces into words (default: as learned from the training words)",
     )
+    parser.add_argument(
+        "--ask",
+        type=int,
+        metavar="N",
+        help="write only the N sentences most worth labelling next: unsure ones, unlike each other, the first first",
+    )
+    parser.add_argument("--page", type=Path, metavar="FILE", help="of --ask: also a page to look through them")
     parser.add_argument("--encoding", default=UTF_8, help=f"of the input, such as latin-1 (default: {UTF_8})")
     about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
     parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
@@ -125,10 +132,38 @@ def _tag(arguments: argparse.Namespace) -> None:
             raise ValueError(f"there is no file {file!r}")
     check_named(arguments.model, graph=True)
     check_encoding(arguments.encoding, "--encoding")
+    _check_ask(arguments)
 
     from bertkit.finetune.predict.files import tag_files
     from bertkit.finetune.predict.tagger import Tagger
 
     tagger = Tagger.load(arguments.model, arguments.device, arguments.backend, arguments.segmenter)
     form = (arguments.input, arguments.output, arguments.encoding, arguments.errors)
-    tag_files(tagger, arguments.files, *form)
+    if arguments.ask is None:
+        tag_files(tagger, arguments.files, *form)
+        return
+
+    from bertkit.finetune.clinic.next_to_label import next_to_label
+
+    chosen: list[Any] = []
+
+    def choose(answers: Iterable[Any]) -> Iterator[Any]:
+        chosen.extend(next_to_label(answers, arguments.ask))
+        return iter(chosen)
+
+    tag_files(tagger, arguments.files, *form, choose)
+    if arguments.page is not None:
+        from bertkit.report.clinic.ask_page import write_ask_page
+
+        write_ask_page(arguments.page, chosen, arguments.model, tagger.task.examples)
+
+
+def _check_ask(arguments: argparse.Namespace) -> None:
+    if arguments.ask is None and arguments.page is not None:
+        raise ValueError("--page belongs to --ask")
+    if arguments.ask is not None and arguments.ask < 1:
+        raise ValueError(f"--ask must be at least 1, got {arguments.ask}")
+    if arguments.ask is not None and arguments.output == "brat":
+        raise ValueError("--output brat marks places in the whole file; with --ask take another format")
+    if arguments.page is not None and arguments.page.is_dir():
+        raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")

@@ -1,5 +1,10 @@
 """The pages of the label clinic show every suspect in its sentence, and text of a stranger's file only as text."""
 
+from bertkit.finetune.predict.inputs import Part
+from bertkit.finetune.predict.labeled_text import LabeledText
+from bertkit.finetune.predict.outputs import Answer
+from bertkit.finetune.predict.tagging import Tagging
+from bertkit.report.clinic.ask_page import write_ask_page
 from bertkit.report.clinic.errors_page import write_errors_page
 
 
@@ -38,4 +43,18 @@ def test_suspects_are_shown_in_their_sentence_and_escaped(tmp_path):
     assert "first 500 of 600" in page
     assert "NOUN (&lt;b&gt; there)" in page
     for never in ("<i>", "\x1b", "train.conll:500"):
+        assert never not in page
+
+
+def test_what_is_worth_labelling_is_shown_with_doubtful_tags_marked(tmp_path):
+    words = Tagging(["<b>", "runs"], ["B-<i>", "O"], [0.4, 0.95])
+    pair = LabeledText(["one <u>", "two"], {"label": "same", "confidence": 0.51})
+    several = LabeledText(["three"], {"labels": ["x"], "confidences": {"y": 0.2, "x": 0.7}})
+    chosen = [Answer(Part("", place=f"f:{line}"), result) for line, result in enumerate([words, pair, several])]
+    write_ask_page(tmp_path / "page.html", chosen, "<runs>", "sentences")
+    page = (tmp_path / "page.html").read_text()
+    for told in ("&lt;runs&gt;", "3 sentences", "f:0", "B-&lt;i&gt;", "40%", "one &lt;u&gt;", "51%", "0.67 nats"):
+        assert told in page
+    assert page.index("70%") < page.index("20%")
+    for never in ("<i>", "<u>", "95%"):
         assert never not in page

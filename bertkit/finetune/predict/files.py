@@ -1,7 +1,7 @@
 """Files or standard input to tags on standard output, in the same order, while the input is still being read."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,11 +15,19 @@ from bertkit.terminal import Update, has_rich, progress_bar
 from data_pipelines.text.encodings import UTF_8
 from data_pipelines.text.lines import read_lines
 
+Choose = Callable[[Iterable[Answer]], Iterator[Answer]]
+
 
 def tag_files(
-    tagger: Tagger, files: list[str], kind: str, output: str, encoding: str = UTF_8, errors: str = "strict"
+    tagger: Tagger,
+    files: list[str],
+    kind: str,
+    output: str,
+    encoding: str = UTF_8,
+    errors: str = "strict",
+    choose: Choose = iter,
 ) -> None:
-    """Tag files one after the other, or standard input, to standard output."""
+    """Tag files one after the other, or standard input, to standard output; `choose` says which answers are written."""
     task, reading = tagger.task, tagger.reading
     reading = reading._replace(config=replace(reading.config, encoding=encoding))
     kinds = [kind_of(file, reading) if kind == "auto" else kind for file in files]
@@ -33,13 +41,13 @@ def tag_files(
     if files:
         answers = tagger.answer_all(chain.from_iterable(map(parts_of, files, kinds)))
         with progress_bar("tagging") as update:
-            write(_counted(answers, update, task.examples), reading)
+            write(choose(_counted(answers, update, task.examples)), reading)
     else:
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
         stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush)
         parts = task.inputs(stream.lines(encoding, errors), NAME, kinds[0], reading)
         parts = (part._replace(follows=False) for part in parts)  # none waits for its neighbours
-        write(tagger.answer_all(parts, must_wait=stream.must_wait), reading)
+        write(choose(tagger.answer_all(parts, must_wait=stream.must_wait)), reading)
     sys.stdout.flush()
 
 

@@ -37,6 +37,8 @@ class Part(NamedTuple):
     """Whose lines `fill` gives."""
     fill: Callable[[list[str]], Iterator[str]] = _nothing
     """The lines of the file as they are, with these tags in them."""
+    place: str = ""
+    """File and line."""
 
 
 class Reading(NamedTuple):
@@ -59,7 +61,7 @@ def kind_of(file: str, reading: Reading) -> str:
 def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """The words of labeled sentences, or what records hold. Of text and CSV each line is a text."""
     if kind in ("text", "csv"):
-        return _of_lines(lines)
+        return _of_lines(lines, source)
     found = format_named(kind)
     if found.sentences:
         return _of_sentences(found, lines, source, reading)
@@ -69,19 +71,24 @@ def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
 def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """A text a line, or those that records hold. A blank line is no text."""
     if kind == "text":
-        return (Part(line.text if line.text.strip() else None) for line in lines)
+        return texts_of_lines(lines, source)
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model gives a label to a text, but {kind} holds words")
     return _of_records(found, lines, source, reading.config)
 
 
-def _of_lines(lines: Iterable[Line]) -> Iterator[Part]:
+def texts_of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
+    """A text a line; a blank line is none."""
+    return (Part(line.text if line.text.strip() else None, place=f"{source}:{line.number}") for line in lines)
+
+
+def _of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
     """A sentence a line; a blank line ends a document."""
     follows = False
     for line in lines:
         filled = bool(line.text.strip())
-        yield Part(line.text, follows=follows and filled)
+        yield Part(line.text, follows=follows and filled, place=f"{source}:{line.number}")
         follows = filled
 
 
@@ -93,7 +100,7 @@ def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, readin
     for sentence in found.sentences(_noted(lines, seen), source, reading.config, False):
         here = partial(_filled, fill, list(seen), sentence) if fill else _nothing
         seen.clear()
-        yield Part(sentence.words, sentence.follows, sentence.text, form=found, fill=here)
+        yield Part(sentence.words, sentence.follows, sentence.text, form=found, fill=here, place=sentence.place())
     yield from _untagged(seen, found)
 
 
@@ -112,7 +119,8 @@ def _of_records(found: LabelFormat, lines: Iterable[Line], source: str, config: 
             given = fields.get("text")
         if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(w, str) for w in given)):
             raise ValueError(f"{source}:{number}: expected tokens (a list of words) or a text")
-        yield Part(given, follows(record, isinstance(given, list)), record=record, form=found)
+        follow = follows(record, isinstance(given, list))
+        yield Part(given, follow, record=record, form=found, place=f"{source}:{number}")
     yield from _untagged([line for line in seen if not line.text.strip()], found)
 
 

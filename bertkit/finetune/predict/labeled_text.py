@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertkit.finetune.predict.inputs import Part, Reading
+from bertkit.finetune.predict.inputs import Part, Reading, texts_of_lines
 from bertkit.finetune.predict.outputs import Answer, Write
+from bertkit.finetune.predict.tagging import mean_surprise
 from data_pipelines.labels.formats import format_named
 from data_pipelines.labels.records import texts_of_record
 from data_pipelines.labels.sentence import Sentence
@@ -19,6 +20,15 @@ class LabeledText:
     """One, or two of a pair."""
     answer: dict[str, Any]
     """By the names under which labeled files hold it: "label" or "labels" and "confidence", or "score"."""
+
+    @property
+    def uncertainty(self) -> float | None:
+        """The surprise at its answer in nats, of several labels the mean of all; None of a number."""
+        sure = self.answer.get("confidences", self.answer.get("confidence"))
+        if sure is None:
+            return None
+        shares = [max(share, 1 - share) for share in sure.values()] if isinstance(sure, dict) else [sure]
+        return mean_surprise(shares)
 
     def to_json(self) -> dict[str, Any]:
         names = ("text",) if len(self.texts) == 1 else ("text1", "text2")
@@ -57,11 +67,12 @@ def read_pair(given: str | Sequence[str]) -> Sentence:
 def pair_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """A pair a line, its two texts separated by a tab, or those that records hold."""
     if kind == "text":
-        return (Part(line.text if line.text.strip() else None) for line in lines)
+        return texts_of_lines(lines, source)
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model reads pairs of texts, but {kind} holds words")
+    places = ((record, f"{source}:{number}") for record, number in found.records(lines, source))
     return (
-        Part(texts_of_record(record, reading.config, f"{source}:{number}", True), record=record, form=found)
-        for record, number in found.records(lines, source)
+        Part(texts_of_record(record, reading.config, place, True), record=record, form=found, place=place)
+        for record, place in places
     )

@@ -1,5 +1,7 @@
 """Words with their tags: what a tagger gives back."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,6 +42,11 @@ class Tagging:
         return cls(sentence.words, tags, sure.words, sentence.text, sentence.offsets, sure.spans)
 
     @property
+    def uncertainty(self) -> float | None:
+        """The mean surprise at its tags, in nats a word; None without words."""
+        return mean_surprise(self.confidences)
+
+    @property
     def spans(self) -> list[TaggedSpan]:
         """What the tags mark, in the reading of conlleval; nothing where tags are plain."""
         if any(parse(tag) is None for tag in self.tags):
@@ -70,3 +77,8 @@ class Tagging:
             text = self.text[slice(*offsets)]
         confidence = (self.span_confidences or {}).get((start, end), min(self.confidences[start:end]))
         return TaggedSpan(kind, start, end, text, confidence, offsets)
+
+
+def mean_surprise(probabilities: Sequence[float]) -> float | None:
+    """In nats: 0 for who is certain."""
+    return -sum(math.log(max(share, 1e-12)) for share in probabilities) / len(probabilities) if probabilities else None
