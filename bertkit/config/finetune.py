@@ -95,6 +95,13 @@ class TuneSection:
     """bf16 for the matrix products (weights stay fp32), or fp32. auto takes bf16 on GPUs that compute in it, and fp32
     elsewhere: on CPUs without AMX bf16 is slower."""
 
+    adapt_steps: CountOrZero = 0
+    """Steps of masked-language modelling on the training sentences before fine-tuning, of 16 rows, at optim.lr: the
+    encoder reads such text before it learns labels. 0: none."""
+
+    adapt_minutes: NotNegative = 0.0
+    """The same as a budget of minutes. 0: none."""
+
     class_weights: Literal["none", "balanced"] = "none"
     """balanced gives rare labels more weight in the loss, by the square root of how rare they are."""
 
@@ -106,6 +113,12 @@ class TuneSection:
 
     def __post_init__(self):
         check_bounds(self)
+        if self.adapt_steps and self.adapt_minutes:
+            raise ValueError("adapt_steps and adapt_minutes both say how long to adapt; give one of them")
+
+    @property
+    def adapts(self) -> bool:
+        return bool(self.adapt_steps or self.adapt_minutes)
 
 
 @dataclass(frozen=True, kw_only=True)

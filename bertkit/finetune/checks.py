@@ -8,7 +8,7 @@ from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import read_sections
 from bertkit.finetune.tasks import TASKS
 from bertkit.hf.folder import HUB_PREFIX, check_named
-from bertkit.run.folder import check_batch, check_recipe
+from bertkit.run.folder import check_batch, check_recipe, num_launched
 from bertkit.run.optim import OPTIMIZERS
 from data_pipelines.labels.tagged import check_source
 from data_pipelines.vocab.segmenters import SEGMENTERS
@@ -26,6 +26,12 @@ def check_finetune(recipe: FinetuneRecipe) -> None:
     check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):
         check_source(source)
+    if recipe.train.adapts and not recipe.model.init:
+        raise ValueError("train.adapt_steps and train.adapt_minutes adapt an encoder; name it in model.init")
+    if recipe.train.adapts and num_launched() > 1:
+        raise ValueError(
+            f"train.adapt_steps adapts in one process, got {num_launched()}; adapt first: bertkit pretrain continued"
+        )
     if recipe.model.init:
         check_named(recipe.model.init)
     elif Path(recipe.model.like).is_dir():

@@ -1,14 +1,14 @@
 """What fine-tuning begins with: a tokenizer and a model, pretrained or from scratch in a given shape."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bertkit.config.fields import part
-from bertkit.config.finetune import StartSection
-from bertkit.config.recipe import read_sections
+from bertkit.config.finetune import FinetuneRecipe, StartSection
+from bertkit.config.recipe import read_recipe, read_sections
 from bertkit.finetune.labeled import Labeled
 from bertkit.hf import Model, load, load_outline
 from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
@@ -55,6 +55,45 @@ def find_given(section: StartSection, head: str) -> Given | None:
     if given.trained:
         check_head(given.model, folder, "bare", "masked-lm", head)
     return given
+
+
+def adapt(recipe: FinetuneRecipe, given: Given, labeled: Labeled) -> Given:
+    """Continue pretraining on the text of the training sentences, as a run of its own inside the run, which resumes as
+    every run does. One that was asked to stop ends the process with its exit code."""
+    from bertkit.pretrain.train import pretrain
+
+    folder = Path(recipe.run.dir)
+    text = folder / "adapted.txt"
+    written = "".join(f"{line}\n" for line in _running_text(labeled.train)).encode(errors="replace")
+    if not text.is_file() or text.read_bytes() != written:
+        durable.replace_file(text, written)
+    train = recipe.train
+    changes = {
+        "model.init": given.folder,
+        "data.corpus": text,
+        "data.errors": "replace",
+        "data.cache_dir": folder / ".cache",
+        "data.seq_len": min(128, given.model.config.max_position_embeddings),
+        "tokenizer.extend": 0,
+        **({"train.steps": train.adapt_steps} if train.adapt_steps else {"train.minutes": train.adapt_minutes}),
+        "train.global_batch": 16,
+        "train.precision": train.precision,
+        "optim.lr": recipe.optim.lr,
+        "run.dir": folder / "adapted",
+        "run.deterministic": str(recipe.run.deterministic).lower(),
+    }
+    exit_code = pretrain(read_recipe("continued", [f"{key}={value}" for key, value in changes.items()]))
+    if exit_code:
+        raise SystemExit(exit_code)
+    return given._replace(folder=resolve(folder / "adapted"))
+
+
+def _running_text(sentences: Iterable[Sentence]) -> Iterator[str]:
+    """A line for each sentence, a blank one before each document; a sentence that follows none is a document."""
+    for sentence in sentences:
+        if not sentence.follows:
+            yield ""
+        yield _line(sentence)
 
 
 def check_labels(given: Given | None, labels: tuple[str, ...]) -> None:
@@ -111,10 +150,14 @@ def _shape_of_recipe(like: str, labeled: Labeled, folder: Path, say: Callable) -
 def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, folder: Path) -> None:
     with durable.replacing_folder(folder) as unfinished:
         text = unfinished / "sentences.txt"
-        lines = (" ".join(" ".join(sentence.words).split()) for sentence in sentences)
+        lines = map(_line, sentences)
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
         train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
         text.unlink()
+
+
+def _line(sentence: Sentence) -> str:
+    return " ".join(" ".join(sentence.words).split())
 
 
 def _sha256(paths: Iterable[Path]) -> str:

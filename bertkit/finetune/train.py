@@ -21,7 +21,7 @@ from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights, layer_lr_scale
 from bertkit.finetune.results import SCORES, finish_seed, seed_folder, summarise
 from bertkit.finetune.score_tables import print_results, score_line
-from bertkit.finetune.start import Start, check_labels, find_given, find_start
+from bertkit.finetune.start import Start, adapt, check_labels, find_given, find_start
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tuning_data import Steps, TuningData, fix_steps, make_tuning_data
 from bertkit.model.build import outline_encoder
@@ -76,6 +76,9 @@ def start_tuning(
     check_labels(given, labeled.labels)
     with start_run(Path(recipe.run.dir), recipe) as run:
         folder.mkdir(parents=True, exist_ok=True)
+        if given is not None and recipe.train.adapts:
+            run.say("adapting the encoder to the text of the training data")
+            given = adapt(recipe, given, labeled)
         start = find_start(given, recipe.model.like, task.head, labeled, folder, run.say)
         tokenizer = start.tokenizer.fingerprint
         facts = {"labeled": labeled.fingerprint, "tokenizer": tokenizer, "init": start.fingerprint, **further}

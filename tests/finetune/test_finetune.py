@@ -144,6 +144,26 @@ def test_a_run_with_a_seed_to_train_is_not_called_finished(undisturbed, home, tm
     assert "is finished" not in capsys.readouterr().err
 
 
+def test_an_encoder_reads_the_sentences_before_it_learns_and_resumes_in_both(home, tmp_path):
+    adapting = ("train.adapt_steps=4", "train.epochs=2")
+    assert run(home, tmp_path / "whole", *adapting) == 0
+    encoder, adapted = (bertkit.load(path) for path in (home / "encoder", tmp_path / "whole" / "adapted"))
+    assert isinstance(adapted, MaskedLM)
+    assert not torch.equal(encoder.encoder.tokens.weight, adapted.encoder.tokens.weight)
+    for step in (2, 6):  # the first is one of adapting
+        run_until(step, home, tmp_path / "killed", *adapting)
+    assert run(home, tmp_path / "killed", *adapting) == 0
+    assert final_state(tmp_path / "killed") == final_state(tmp_path / "whole")
+    run(home, tmp_path / "not", "train.epochs=2")
+    assert final_state(tmp_path / "not") != final_state(tmp_path / "whole")
+
+
+def test_several_processes_are_told_to_adapt_first(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="adapt_steps"):
+        run(home, tmp_path / "run", "train.adapt_steps=2")
+
+
 def test_without_patience_for_worse_scores_training_ends_early_with_the_best_step(home, tmp_path, capsys):
     changes = ("train.epochs=40", "train.patience=2")
     assert run(home, tmp_path / "run", *changes) == 0
@@ -399,6 +419,8 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_re
         (["optim.layer_decay=2"], "optim.layer_decay … (0, 1]"),
         (["data.tag_colum=3"], "'data.tag_colum' … 'data.tag_column'"),
         (["data.scheme=iob2", "data.tag_column=2"], "iob2"),
+        (["train.adapt_steps=2", "train.adapt_minutes=1"], "adapt_minutes"),
+        (["train.adapt_steps=2", "model.init="], "model.init"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_two(home, tmp_path, changes, complaint, capsys):

@@ -69,6 +69,7 @@ ROOMS = {
     ],
     "bertkit/finetune": [
         *("bertkit/config", "bertkit/model", "bertkit/hf", "bertkit/run"),
+        "bertkit/pretrain/train.py",  # an encoder may be adapted to the text of the task first
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/masks", "data_pipelines/labels"),
         *("numpy", "torch", "accelerate", "rich"),
     ],
