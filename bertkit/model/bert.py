@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.graph import Graph
-from bertkit.model.activation import activation, name_of
-from bertkit.model.attention import attention, attention_at, attention_weights, project
+from bertkit.model.attention import attention_weights, project
+from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import BertConfig
-from bertkit.model.encoder import Encoder
+from bertkit.model.encoder import Encoder, activation, name_of
 from bertkit.model.initialization import normal, sinusoids
-from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
+from bertkit.model.packing import Packed, check_ids, pack
 
 
 class Bert(Encoder):
@@ -101,14 +101,13 @@ class BertLayer(nn.Module):
 
     def forward(self, hidden_TD: Tensor, batch: Packed, at: Tensor | None = None) -> Tensor:
         dropout = self.attention_dropout if self.training else 0.0
-        sight = (batch.cu_seqlens, batch.max_seqlen, None, dropout, prefixes_of(batch))
         if at is None:
-            context_THE = attention(self.project(hidden_TD), *sight)
+            context_THE = attend(self, batch, self.project(hidden_TD), None, dropout)
         else:
             key_value_T2HE = self.project(hidden_TD, 1)
             hidden_TD = hidden_TD.index_select(0, at)
             query_MHE = self.project(hidden_TD, 0, 1).squeeze(1)
-            context_THE = attention_at(at, query_MHE, key_value_T2HE, *sight)
+            context_THE = attend_at(self, batch, at, query_MHE, key_value_T2HE, None, dropout)
         hidden_TD = self.attention_norm(hidden_TD + self.dropped(self.attention_out(context_THE.flatten(1))))
         inner_TF = self.activation(self.mlp_in(hidden_TD))
         return self.mlp_norm(hidden_TD + self.dropped(self.mlp_out(inner_TF)))

@@ -1,16 +1,18 @@
-"""What every encoder has in common: how it is called, and what heads, exports and optimizers need of it."""
+"""What every encoder has in common: how it is called, what heads, exports and optimizers need of it, and the
+nonlinearities by name."""
 
 # B rows, L padded length, T tokens in the pack, K of them, D width
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bertkit.graph import Graph
-from bertkit.model.activation import activation
 from bertkit.model.packing import Packed, computed_packed, middle_of, only_at
 
 
@@ -113,3 +115,23 @@ class Encoder(nn.Module):
         nothing would train it."""
         pooler, self.pooler = self.pooler, None
         return pooler
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """The nonlinearity of this name."""
+    return _FUNCTIONS[name]
+
+
+def name_of(function: Callable[[Tensor], Tensor]) -> str:
+    """The first name of such a function."""
+    return next(name for name, known in _FUNCTIONS.items() if known is function)
+
+
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}

@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.graph import Graph
-from bertkit.model.activation import activation, name_of
 from bertkit.model.config import EncoderConfig, HeadStyle
-from bertkit.model.encoder import Encoder
+from bertkit.model.encoder import Encoder, activation, name_of
 from bertkit.model.initialization import initialize
 from bertkit.model.loss import summed_cross_entropy
 from bertkit.model.packing import Packed, computed_packed, pack

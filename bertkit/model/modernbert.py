@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.graph import Graph
-from bertkit.model.activation import activation, name_of
-from bertkit.model.attention import attention, attention_at, attention_weights, project
+from bertkit.model.attention import attention_weights, project
+from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
-from bertkit.model.encoder import Encoder
+from bertkit.model.encoder import Encoder, activation, name_of
 from bertkit.model.initialization import normal
-from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
+from bertkit.model.packing import Packed, check_ids, pack
 from bertkit.model.rotation import Rotation, rotate
 
 
@@ -115,16 +115,15 @@ class ModernBertLayer(nn.Module):
 
     def forward(self, hidden_TD: Tensor, batch: Packed, rotations: Rotations, at: Tensor | None = None) -> Tensor:
         dropout = self.attention_dropout if self.training else 0.0
-        sight = (batch.cu_seqlens, batch.max_seqlen, self.window, dropout, prefixes_of(batch))
         if at is None:
-            context_THE = attention(self.project(hidden_TD, rotations), *sight)
+            context_THE = attend(self, batch, self.project(hidden_TD, rotations), self.window, dropout)
         else:
             normed_TD, rotation = self.normed(hidden_TD), self.rotation(rotations)
             hidden_TD = hidden_TD.index_select(0, at)
             query_M1HE = project(self.attention_in, normed_TD.index_select(0, at), self.num_heads, 0, 1)
             query_MHE = rotate(query_M1HE, rotation.at(at)).squeeze(1)
             key_value_T2HE = rotate(project(self.attention_in, normed_TD, self.num_heads, 1), rotation, 1)
-            context_THE = attention_at(at, query_MHE, key_value_T2HE, *sight)
+            context_THE = attend_at(self, batch, at, query_MHE, key_value_T2HE, self.window, dropout)
         hidden_TD = hidden_TD + F.dropout(self.attention_out(context_THE.flatten(1)), dropout)
         value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
         inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)

@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 import torch
 
-from bertkit.model.activation import activation
 from bertkit.model.config import ActivationName
+from bertkit.model.encoder import activation
 
 
 @pytest.mark.parametrize("name", get_args(ActivationName))
