@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bertkit.evaluate.fill import FillMask as FillMask
     from bertkit.finetune.predict.tagger import Tagger as Tagger
+    from bertkit.finetune.writing.writer import Writer as Writer
     from bertkit.hf import load as load
     from bertkit.hf import save as save
 
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "FillMask": "bertkit.evaluate.fill",
     "Tagger": "bertkit.finetune.predict.tagger",
+    "Writer": "bertkit.finetune.writing.writer",
     "load": "bertkit.hf",
     "save": "bertkit.hf",
 }

@@ -39,6 +39,7 @@ VERBS: dict[str, Verb] = {
     "judge": Verb("bertkit.cli.judging", "Judge minimal pairs: is the good sentence the likelier one?"),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
     "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),
+    "write": Verb("bertkit.cli.finetuning", "Rewrite texts with a fine-tuned model: correct, normalise, inflect."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
     "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder, every name and shape checked."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
@@ -48,7 +49,7 @@ VERBS: dict[str, Verb] = {
     "plan": Verb("bertkit.cli.plan", "Compute, without a GPU, what a recipe needs of GPUs: memory, hours, cost."),
     "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
 }
-PRINTING = {"inspect-masks", "evaluate", "judge", "tag", "fill", "info", "bench"}
+PRINTING = {"inspect-masks", "evaluate", "judge", "tag", "write", "fill", "info", "bench"}
 """Verbs that are there to print, and end when nobody reads it; the others do their work whoever reads."""
 _FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Of the machine, which no other argument mends."""

@@ -42,9 +42,11 @@ def _evaluate(arguments: Namespace) -> None:
     _check_sources(source for source in arguments.corpus if not Path(source).is_file())
     check_named(arguments.model, graph=True)
 
-    from bertkit.finetune.tasks import TASKS
+    from bertkit.finetune.predict.settings import read_settings, tasks_by_head
+    from bertkit.hf.folder import resolve
 
-    if _kind_of(arguments) not in {TASKS[name].head for name in TASKS}:
+    folder = resolve(arguments.model)
+    if _kind_of(arguments) not in tasks_by_head(read_settings(folder), folder):
         _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{arguments.model} is no tagger or classifier")
         _evaluate_masked(arguments)
     else:

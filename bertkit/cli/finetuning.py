@@ -1,4 +1,4 @@
-"""The verbs `finetune` and `tag`: arguments enter, one call each."""
+"""The verbs `finetune`, `tag` and `write`: arguments enter, one call each."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator
@@ -114,24 +114,16 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         help="write only the N sentences most worth labelling next: unsure ones, unlike each other, the first first",
     )
     parser.add_argument("--page", type=Path, metavar="FILE", help="of --ask: also a page to look through them")
-    parser.add_argument("--encoding", default=UTF_8, help=f"of the input, such as latin-1 (default: {UTF_8})")
-    about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
-    parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
-    parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
+    _add_places(parser)
     add_backend(parser)
     return _tag
 
 
 def _tag(arguments: argparse.Namespace) -> None:
-    from pathlib import Path
-
     from bertkit.hf.folder import check_named
 
-    for file in arguments.files:
-        if not Path(file).is_file():
-            raise ValueError(f"there is no file {file!r}")
+    _check_files(arguments.files, arguments.encoding)
     check_named(arguments.model, graph=True)
-    check_encoding(arguments.encoding, "--encoding")
     _check_ask(arguments)
 
     from bertkit.finetune.predict.files import tag_files
@@ -167,3 +159,63 @@ def _check_ask(arguments: argparse.Namespace) -> None:
         raise ValueError("--output brat marks places in the whole file; with --ask take another format")
     if arguments.page is not None and arguments.page.is_dir():
         raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")
+
+
+def write(parser: argparse.ArgumentParser) -> Run:
+    """Arguments of `bertkit write`."""
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit write --model runs/restored draft.txt > clean.txt\n"
+        "  printf 'Haus\\tN;DAT;PL\\n' | bertkit write --model runs/german\n\n"
+        "Each line is rewritten by itself, in the same order; features follow their source after a tab.\n"
+        "--output jsonl gives programs one JSON object a line, with the score of each text."
+    )
+    parser.add_argument("files", metavar="FILE", nargs="*", help="files to rewrite, also .gz; standard input if none")
+    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
+    parser.add_argument(
+        "--input",
+        choices=("auto", "text", "jsonl", "csv"),
+        default="auto",
+        help="form of the files (default: auto, told by their names; else a source a line)",
+    )
+    parser.add_argument(
+        "--output", choices=("text", "jsonl"), default="text", help="form of the answer (default: a text a line)"
+    )
+    parser.add_argument("--passes", type=int, help="of a model that writes in parallel: more are slower and better")
+    parser.add_argument("--beams", type=int, help="of a model that writes left to right: texts that grow side by side")
+    parser.add_argument("--best", type=int, help="of a model that writes left to right: texts to give for each source")
+    _add_places(parser)
+    return _write
+
+
+def _write(arguments: argparse.Namespace) -> None:
+    from bertkit.hf.folder import check_named
+
+    _check_files(arguments.files, arguments.encoding)
+    check_named(arguments.model)
+
+    from bertkit.finetune.predict.files import tag_files
+    from bertkit.finetune.writing.writer import Writer
+
+    given = {name: getattr(arguments, name) for name in ("passes", "beams", "best")}
+    options = {name: value for name, value in given.items() if value is not None}
+    writer = Writer.load(arguments.model, arguments.device, **options)
+    form = (arguments.input, arguments.output, arguments.encoding, arguments.errors)
+    tag_files(writer.tagger, arguments.files, *form)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    """How files are read, and where they are computed."""
+    parser.add_argument("--encoding", default=UTF_8, help=f"of the input, such as latin-1 (default: {UTF_8})")
+    about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
+    parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
+    parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
+
+
+def _check_files(files: list[str], encoding: str) -> None:
+    from pathlib import Path
+
+    for file in files:
+        if not Path(file).is_file():
+            raise ValueError(f"there is no file {file!r}")
+    check_encoding(encoding, "--encoding")

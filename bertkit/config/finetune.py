@@ -55,6 +55,24 @@ class LabeledSection(TaggedConfig):
     """Predict only tag sequences that the scheme allows, of those the most probable one. false: each word's best tag
     by itself, even an I- that continues nothing."""
 
+    units: Literal["token", "character", "byte"] = "token"
+    """What a text is rewritten in: the tokens of the encoder's tokenizer, or of one trained on the pairs; characters or
+    bytes, for which a model from scratch gets a small tokenizer of its own."""
+
+    order: Literal["left-to-right", "parallel"] = "left-to-right"
+    """How a text is rewritten: left to right, token by token; or in parallel, all tokens at once in a few passes, the
+    surest ones first."""
+
+    passes: Count = 4
+    """Passes in which a text is rewritten in parallel."""
+
+    beams: Count = 1
+    """Texts that grow side by side when one is rewritten left to right; 1 always takes the likeliest token."""
+
+    length_penalty: NotNegative = 0.0
+    """Left to right with several beams: scores are divided by ((5 + length) / 6) to this power, so that longer texts
+    win more often."""
+
     def __post_init__(self):
         check_bounds(self)
         super().__post_init__()
@@ -176,7 +194,8 @@ class TuneRunSection:
 class FinetuneRecipe:
     task: str
     """What is learned: tagging (a tag for each word), classification (a label for each text), multi-label (any number
-    of labels), pairs (a label for two texts), regression (a number for a text) or similarity (a number for two)."""
+    of labels), pairs (a label for two texts), regression (a number for a text), similarity (a number for two) or
+    rewrite (a text for a text)."""
 
     data: LabeledSection
     model: StartSection = field(default_factory=StartSection)

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertkit.finetune.windows import MAX_TOKENS, Ask, Row, by_length
+from bertkit.finetune.windows import MAX_TOKENS, Row, by_length
 from data_pipelines.masks.batch import PackedBatch
+from data_pipelines.masks.keyed import fold_each
 from data_pipelines.masks.plan import Plan, share_of_rank
 
 
@@ -23,15 +24,20 @@ def collate(rows: Sequence[Row]) -> PackedBatch:
     num_answers = [len(row.index_M) for row in rows]
     target_index = np.concatenate([row.index_M for row in rows]) + np.repeat(np.cumsum(sizes) - sizes, num_answers)
     together = any(row.lengths for row in rows)
+    positions = _joined([row.position_L for row in rows])
+    if positions is None:
+        positions = torch.from_numpy(np.arange(borders[-1]) - np.repeat(borders[:-1], lengths))
+    prefixes = [row.prefix for row in rows if row.prefix is not None]
     return PackedBatch(
         input_ids=_joined([row.ids_L for row in rows]),
-        position_ids=torch.from_numpy(np.arange(borders[-1]) - np.repeat(borders[:-1], lengths)),
+        position_ids=positions,
         cu_seqlens=torch.from_numpy(borders.astype(np.int32)),
         max_seqlen=int(lengths.max()),
         target_index=torch.from_numpy(target_index),
         target_ids=_joined([row.target_M for row in rows]),
         token_type_ids=_joined([row.type_L for row in rows]),
         target_group=torch.from_numpy(np.repeat(np.arange(len(rows)), num_answers)) if together else None,
+        prefixes=torch.tensor(prefixes, dtype=torch.int32) if prefixes else None,
     )
 
 
@@ -42,17 +48,23 @@ def _joined(arrays: list[np.ndarray | None]) -> Tensor | None:
 
 
 def training_batches(
-    rows: Sequence[Row], plan: Plan, steps: range, share: tuple[int, int], micro_batch: int
+    rows: Sequence[Row],
+    plan: Plan,
+    steps: range,
+    share: tuple[int, int],
+    micro_batch: int,
+    draw: Callable[[Row, int], Row] = lambda row, key: row,
 ) -> Iterator[tuple[int, list[PackedBatch]]]:
     """The micro-batches of each step for one rank (its number, and how many there are), a function of the plan alone.
-    Rows of a step are grouped by length."""
-    lengths = np.array([len(row.ids_L) for row in rows])
+    Rows of a step, as `draw` makes them by their key, are grouped by length, and equally long ones by prefix."""
     for step in steps:
         drawn = plan.rows_of_step(step)
-        order = np.argsort(lengths[drawn.row_ids], kind="stable")
-        drawn = drawn._replace(row_ids=drawn.row_ids[order], epochs=drawn.epochs[order])
+        keys = fold_each(plan.seed, drawn.epochs, drawn.row_ids)
+        read = [draw(rows[i], int(key)) for i, key in zip(drawn.row_ids.tolist(), keys, strict=True)]
+        order = np.lexsort(([row.prefix or 0 for row in read], [len(row.ids_L) for row in read]))
         rank, ranks = share
-        shares = [[rows[i] for i in share_of_rank(drawn, each, ranks).row_ids.tolist()] for each in range(ranks)]
+        places = drawn._replace(row_ids=order, epochs=drawn.epochs[order])
+        shares = [[read[i] for i in share_of_rank(places, each, ranks).row_ids.tolist()] for each in range(ranks)]
         yield step, [_pinned(collate(part)) for part in micro_batches(shares, rank, micro_batch)]
 
 
@@ -83,12 +95,18 @@ def _pinned(batch: PackedBatch) -> PackedBatch:
     return batch.pin_memory() if torch.cuda.is_available() else batch
 
 
-def asking(target_logits: Callable[[Any], Tensor], device: Any, max_tokens: int = MAX_TOKENS) -> Ask:
-    """The function that computes the logits of rows with this model."""
+class asking:
+    """Computes the logits of rows with this model: an `Ask`."""
+
+    def __init__(self, target_logits: Callable[[Any], Tensor], device: Any, max_tokens: int = MAX_TOKENS):
+        self.device, self._target_logits, self._max_tokens = device, target_logits, max_tokens
 
     @torch.inference_mode()
-    def ask(rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
-        for chosen in by_length(rows, max_tokens):
-            yield chosen, target_logits(collate([rows[index] for index in chosen]).to(device)).float()
+    def __call__(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Tensor]]:
+        for chosen in by_length(rows, self._max_tokens):
+            yield chosen, self.compute(collate([rows[index] for index in chosen]).to(self.device))
 
-    return ask
+    @torch.inference_mode()
+    def compute(self, batch: Any) -> Tensor:
+        """The logits at the targets of a batch that lies on the device."""
+        return self._target_logits(batch).float()

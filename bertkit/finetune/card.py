@@ -17,7 +17,7 @@ def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any])
     names = ", ".join(Path(source).name for source in recipe.data.train)
     lines = [
         f"Fine-tuned from {origin} with [bertkit](https://pypi.org/project/bertkit/) {__version__} on "
-        f"{len(data.labeled.train):,} {data.task.examples} of {names}; {len(data.labeled.labels)} labels.",
+        f"{len(data.labeled.train):,} {data.task.examples} of {names}{_labels(data)}.",
         "",
         *_score_lines(data, found),
         "## Use",
@@ -25,12 +25,16 @@ def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any])
         "```python",
         "import bertkit",
         "",
-        f'print(bertkit.Tagger.load("PATH/TO/THIS/FOLDER").tag({data.task.example}))',
+        f"print(bertkit.{data.task.example})",
         "```",
         "",
         f'It opens in transformers too: `pipeline("{data.task.pipeline}", model="PATH/TO/THIS/FOLDER")`.',
     ]
     return framed_card(Path(recipe.run.dir).name, data.task.pipeline, lines, to_yaml(recipe))
+
+
+def _labels(data: TuningData) -> str:
+    return f"; {len(data.labeled.labels)} labels" if data.labeled.labels else ""
 
 
 def _score_lines(data: TuningData, found: dict[str, Any]) -> list[str]:

@@ -19,14 +19,14 @@ class Answered(NamedTuple):
     """Which sentences of the part each rank has."""
     sentences: list[Sentence]
     rows: list[Row]
-    ask: Ask
-    """Gives the logits of the rows, computed before."""
+    ask: Ask | None
+    """Gives the logits of the rows, computed before. None for a task that asks again while it predicts."""
 
 
 def evaluate(data: TuningData, part: str, trainable: Trainable) -> Scores:
     """Scores of one part of the data. All ranks take part."""
     answered = ask_once(data, part, trainable)
-    predictions = _predictions(data, answered, data.labeled.settings)
+    predictions = _predictions(data, answered, data.labeled.settings, trainable)
     predicted = _gathered(answered, _without_confidence(predictions), trainable)
     return data.task.score(data.labeled, data.sentences(part), predicted)
 
@@ -39,14 +39,15 @@ def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
         shares = [[index for each in together[other::ranks] for index in each] for other in range(ranks)]
         place = {index: place for place, index in enumerate(shares[rank])}
         rows = [row._replace(sentence=place[row.sentence]) for row in data.rows[part] if row.sentence in place]
-        answers = list(asking(target_logits, device)(rows))
-    return Answered(part, shares, [sentences[index] for index in shares[rank]], rows, lambda asked: iter(answers))
+        answers = [] if data.task.asks_again else list(asking(target_logits, device)(rows))
+    mine = [sentences[index] for index in shares[rank]]
+    return Answered(part, shares, mine, rows, None if data.task.asks_again else lambda asked: iter(answers))
 
 
 def temperature_of(data: TuningData, dev: Answered, trainable: Trainable) -> float | None:
     """The temperature that fits dev best; none where the task gives no probabilities."""
     calibration = calibration_of(data.task)
-    if calibration is None:
+    if calibration is None or dev.ask is None:
         return None
     surprise = calibration.surprise(dev.ask, dev.sentences, dev.rows, data.labeled.labels, data.labeled.settings)
     return fit_temperature(lambda temperature: sum(_of_all_ranks(surprise(temperature), trainable)))
@@ -57,15 +58,15 @@ def all_scores(
 ) -> Scores:
     """Also of other ways to predict, how far confidence is from the truth, and mistakes with the worst sentences."""
     task, settings, sentences = data.task, data.labeled.settings, data.sentences(answered.part)
-    predictions = _predictions(data, answered, settings)
+    predictions = _predictions(data, answered, settings, trainable)
     predicted = _gathered(answered, _without_confidence(predictions), trainable)
     scores = task.score(data.labeled, sentences, predicted)
     for name, other in task.other_settings(settings).items():
-        otherwise = _gathered(answered, _without_confidence(_predictions(data, answered, other)), trainable)
-        scores[name] = task.score(data.labeled, sentences, otherwise)
+        otherwise = _without_confidence(_predictions(data, answered, other, trainable))
+        scores[name] = task.score(data.labeled, sentences, _gathered(answered, otherwise, trainable))
     calibration = calibration_of(task)
     if temperature is not None and calibration is not None:
-        calibrated = _predictions(data, answered, settings, temperature)
+        calibrated = _predictions(data, answered, settings, trainable, temperature)
         bins = {
             name: binned(calibration, answered.sentences, each)
             for name, each in (("error", calibrated), ("error_before", predictions))
@@ -78,15 +79,19 @@ def doubts_about(data: TuningData, part: str, trainable: Trainable) -> list[Any]
     """What the model makes of the labels that each sentence was given, the same on every rank."""
     answered, known = ask_once(data, part, trainable), (data.labeled.labels, data.labeled.settings)
     assert data.task.doubts is not None
+    assert answered.ask is not None
     mine = data.task.doubts(answered.ask, answered.sentences, answered.rows, *known)
     return _gathered(answered, mine, trainable)
 
 
 def _predictions(
-    data: TuningData, answered: Answered, settings: dict[str, Any], temperature: float = 1.0
+    data: TuningData, answered: Answered, settings: dict[str, Any], trainable: Trainable, temperature: float = 1.0
 ) -> list[tuple[Any, Any]]:
-    ask = cooled(answered.ask, temperature)
-    return data.task.predict(ask, answered.sentences, answered.rows, data.labeled.labels, settings)
+    given = (answered.sentences, answered.rows, data.labeled.labels, settings)
+    if answered.ask is not None:
+        return data.task.predict(cooled(answered.ask, temperature), *given)
+    with evaluating(trainable) as (_, target_logits, device, *_):
+        return data.task.predict(asking(target_logits, device), *given)
 
 
 def _without_confidence(predictions: list[tuple[Any, Any]]) -> list[Any]:

@@ -10,6 +10,7 @@ from bertkit.config.fields import part
 from bertkit.config.finetune import FinetuneRecipe, StartSection
 from bertkit.config.recipe import read_recipe, read_sections
 from bertkit.finetune.labeled import Labeled
+from bertkit.finetune.tasks.task import Task, Vocabulary
 from bertkit.hf import Model, load, load_outline
 from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
 from bertkit.hf.models import check_head
@@ -23,6 +24,7 @@ from data_pipelines.masks.keyed import fold
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from data_pipelines.vocab.units import unit_tokenizer
 
 
 class Start(NamedTuple):
@@ -107,12 +109,14 @@ def check_labels(given: Given | None, labels: tuple[str, ...]) -> None:
         )
 
 
-def find_start(given: Given | None, like: str, head: str, labeled: Labeled, folder: Path, say: Callable) -> Start:
+def find_start(given: Given | None, like: str, task: Task, labeled: Labeled, folder: Path, say: Callable) -> Start:
     """What the recipe begins with: a model that was found, or one from scratch."""
     if given is None:
-        config, tokenizer = _shape_of_recipe(like, labeled, folder, say)
+        config, tokenizer = _shape_of_recipe(like, task.vocabulary(labeled), folder, say)
     else:
         config, tokenizer = given.model.config, given.tokenizer
+
+    head = task.head
 
     def build(seed: int) -> ModelWithHead:
         encoder_seed, head_seed = (fold(seed, index) % 2**63 for index in range(2))
@@ -133,24 +137,27 @@ def _without_task(config: EncoderConfig) -> EncoderConfig:
     return replace(config, carried={key: value for key, value in config.carried.items() if key not in of_task})
 
 
-def _shape_of_recipe(like: str, labeled: Labeled, folder: Path, say: Callable) -> tuple[EncoderConfig, Tokenizer]:
-    """The shape that a pretraining recipe gives its encoder, and a tokenizer trained on the labeled sentences."""
+def _shape_of_recipe(like: str, vocabulary: Vocabulary, folder: Path, say: Callable) -> tuple[EncoderConfig, Tokenizer]:
+    """The shape that a pretraining recipe gives its encoder, and a tokenizer made of the training sentences."""
     model, tokenizer_section = read_sections(like, "model", "tokenizer")
     if model.init is not None:
         raise ValueError(f"model.like={like} continues a model and has no shape of its own; name that model's folder")
     place = folder / "tokenizer"
     with locked(folder / ".tokenizer.lock", wait=True):
         if not place.is_dir():
-            say(f"training a {tokenizer_section.kind} tokenizer on the training sentences")
-            _train_tokenizer(labeled.train, part(tokenizer_section, TokenizerConfig), place)
+            say(f"training a {vocabulary.kind or tokenizer_section.kind} tokenizer on the training sentences")
+            _make_tokenizer(vocabulary, part(tokenizer_section, TokenizerConfig), place)
     tokenizer = load_tokenizer(place)
     return model.encoder_config(tokenizer.vocab_size, tokenizer.special.pad_id), tokenizer
 
 
-def _train_tokenizer(sentences: Iterable[Sentence], config: TokenizerConfig, folder: Path) -> None:
+def _make_tokenizer(vocabulary: Vocabulary, config: TokenizerConfig, folder: Path) -> None:
     with durable.replacing_folder(folder) as unfinished:
+        if vocabulary.kind:
+            unit_tokenizer(vocabulary.kind, vocabulary.texts, vocabulary.tokens).save(unfinished)
+            return
         text = unfinished / "sentences.txt"
-        lines = map(_line, sentences)
+        lines = (" ".join(line.split()) for line in vocabulary.texts)
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
         train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
         text.unlink()

@@ -79,7 +79,7 @@ def start_tuning(
         if given is not None and recipe.train.adapts:
             run.say("adapting the encoder to the text of the training data")
             given = adapt(recipe, given, labeled)
-        start = find_start(given, recipe.model.like, task.head, labeled, folder, run.say)
+        start = find_start(given, recipe.model.like, task, labeled, folder, run.say)
         tokenizer = start.tokenizer.fingerprint
         facts = {"labeled": labeled.fingerprint, "tokenizer": tokenizer, "init": start.fingerprint, **further}
         check_facts(folder, facts)
@@ -130,7 +130,7 @@ def train_model(
     remaining = range(state.step, state.step if out_of_patience() else steps.total)
     share = (accelerator.process_index, accelerator.num_processes)
     plan = Plan(len(rows), steps.batch, seed)
-    batches_of_steps = training_batches(rows, plan, remaining, share, recipe.train.micro_batch)
+    batches_of_steps = training_batches(rows, plan, remaining, share, recipe.train.micro_batch, data.task.drawn)
     rules = StepRules(total_steps=steps.total, seed=seed, optim=recipe.optim, train=recipe.train)
     eval_every = max(1, math.ceil(len(rows) / steps.batch) // recipe.eval.per_epoch)
     deciding = data.task.deciding(data.labeled)
@@ -165,6 +165,8 @@ def _is_done(folder: Path) -> bool:
 
 def _build(recipe: FinetuneRecipe, data: TuningData, seed: int) -> ModelWithLoss:
     balanced = recipe.train.class_weights == "balanced"
+    if balanced and not data.labeled.labels:
+        raise ValueError(f"train.class_weights=balanced weighs labels, but the task {recipe.task} has none")
     weights_K = class_weights(data.rows["train"], len(data.labeled.labels)) if balanced else None
     model = ModelWithLoss(data.start.build(seed), data.task, weights_K)
     if recipe.model.freeze:
@@ -200,9 +202,10 @@ def _greeting(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int,
     count = sum(row.num_windows for row in rows)
     longer = f" ({count - len(sentences):,} further windows of long ones)" if count > len(sentences) else ""
     windows = f" in {count:,} windows" if data.form.context else longer
+    labels = f", {len(data.labeled.labels)} labels" if data.labeled.labels else ""
     return (
         f"seed {seed}: {start} {steps.total} steps of {steps.batch}, {origin}; "
-        f"{len(sentences):,} {data.task.examples}{windows}, {len(data.labeled.labels)} labels"
+        f"{len(sentences):,} {data.task.examples}{windows}{labels}"
     )
 
 

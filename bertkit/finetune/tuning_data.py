@@ -49,6 +49,7 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
     form = RowForm.of(start.tokenizer, start.config, section.max_length, section.stride)
     form = form._replace(context=CONTEXT in labeled.settings)
     learnt = form._replace(all_subwords=section.pieces == "all")
+    task = task.bound(task, start.tokenizer, form, labeled.settings)
     number = {label: index for index, label in enumerate(labeled.labels)}
     train = task.rows(labeled.train, encode, learnt)
     if task.pools_windows:

@@ -48,6 +48,13 @@ class Row(NamedTuple):
     """Which of two texts each subword is of, 0 or 1, where a task reads pairs."""
     lengths: tuple[int, ...] | None = None
     """How long its windows are, where it holds several that answer together."""
+    position_L: np.ndarray | None = None
+    """Positions, where they do not simply count."""
+    prefix: int | None = None
+    """Of a row that is written left to right: its first tokens, which all of it sees; later ones only what came before
+    them."""
+    room: int = 0
+    """Tokens that may be written after it."""
 
     @property
     def num_windows(self) -> int:

@@ -20,6 +20,10 @@ class TaggedConfig:
     """Column or key with the second text, where texts come in pairs; word_column has the first. Default: text2,
     sentence2, hypothesis and the like beside text1, sentence1, premise."""
 
+    feature_column: str = ""
+    """Column or key with features of the target, such as V;PST;3, where texts are rewritten; word_column has the source
+    and tag_column the target. Default: no features."""
+
     label_separator: str = ","
     """What stands between the labels of a text that has several, where a file does not hold them as a list."""
 

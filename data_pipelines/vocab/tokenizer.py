@@ -104,10 +104,15 @@ def train_tokenizer(
     backend = train(config, lambda: _sample(corpus, config, report))
     if backend is None:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to train a tokenizer on")
-    _frame(backend)
-    tokenizer = Tokenizer(backend, _special_ids(backend, {}))
+    tokenizer = framed(backend)
     tokenizer.save(folder)
     return tokenizer
+
+
+def framed(backend: Backend) -> Tokenizer:
+    """The tokenizer of a new backend, which puts every text between [CLS] and [SEP]."""
+    _frame(backend)
+    return Tokenizer(backend, _special_ids(backend, {}))
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:

@@ -35,7 +35,7 @@ class LabeledText:
         return {**dict(zip(names, self.texts, strict=True)), **self.answer}
 
 
-def _write_json(answers: Iterable[Answer], reading: Reading) -> None:
+def write_json(answers: Iterable[Answer], reading: Reading) -> None:
     """An object a line; other fields that a record had are kept, and where there was no text nothing is said of it."""
     for part, result in answers:
         if part.form is not None and result is None:
@@ -44,7 +44,7 @@ def _write_json(answers: Iterable[Answer], reading: Reading) -> None:
             print(json.dumps({**(part.record or {}), **(result.to_json() if result else {})}, ensure_ascii=False))
 
 
-OUTPUTS: dict[str, Write] = {"jsonl": _write_json}
+OUTPUTS: dict[str, Write] = {"jsonl": write_json}
 
 
 def read_text(given: str | Sequence[str]) -> Sentence:

@@ -35,8 +35,13 @@ def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, 
         **_calibration(task, sentences, predictions),
         "baselines": {name: task.score(labeled, sentences, guess) for name, guess in guesses.items()},
         **task.mistakes(sentences, predicted, worst),
-        "notes": [*read.notes, *unlearnable({"train": [], "dev": [], "test": sentences}, tagger.labels)],
+        "notes": [*read.notes, *_unknown(sentences, tagger.labels)],
     }
+
+
+def _unknown(sentences: list[Sentence], labels: Sequence[str]) -> list[str]:
+    """Notes on labels that the model cannot give; a model without labels writes whatever it likes."""
+    return unlearnable({"train": [], "dev": [], "test": sentences}, labels) if labels else []
 
 
 def _calibration(task: Task, sentences: Sequence[Sentence], predictions: Sequence[tuple[Any, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from data_pipelines.labels.config import TaggedConfig
 
 SETTINGS = "tagging.json"
 """The file that stands beside the model."""
-_COLUMNS = ("word_column", "pair_column", "tag_column", "columns")
+_COLUMNS = ("word_column", "pair_column", "tag_column", "feature_column", "columns")
 
 
 def settings_bytes(task: str, form: RowForm, settings: dict[str, Any]) -> bytes:
@@ -52,7 +52,9 @@ def tasks_by_head(settings: dict[str, Any], folder: Path) -> dict[str, Task]:
         raise ValueError(f"{folder} is of a task {named!r} that nobody added; name its module with --plugin MODULE")
     tasks: dict[str, Task] = {}
     for name in [named] if named else TASKS:
-        tasks.setdefault(TASKS[name].head, TASKS[name])
+        # A head without labels is that of pretraining, which alone does no task.
+        if named or TASKS[name].head != "masked-lm":
+            tasks.setdefault(TASKS[name].head, TASKS[name])
     return tasks
 
 

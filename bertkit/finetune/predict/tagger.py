@@ -51,6 +51,7 @@ class Tagger:
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
         form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
         self.form = form._replace(context=CONTEXT in settings)
+        self.task = self.task.bound(self.task, tokenizer, self.form, settings)
 
     def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""

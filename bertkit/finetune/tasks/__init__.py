@@ -16,6 +16,7 @@ TASKS: "Table[Task]" = Table(
         "regression": "bertkit.finetune.tasks.regression:REGRESSION",
         "pairs": "bertkit.finetune.tasks.pairs:PAIRS",
         "similarity": "bertkit.finetune.tasks.similarity:SIMILARITY",
+        "rewrite": "bertkit.finetune.tasks.rewrite:REWRITE",
     },
 )
 """By the name that a recipe's key `task` gives."""

@@ -39,5 +39,5 @@ PAIRS = replace(
     ),
     inputs=pair_inputs,
     outputs=OUTPUTS,
-    example='["A text.", "Another one."]',
+    example='Tagger.load("PATH/TO/THIS/FOLDER").tag(["A text.", "Another one."])',
 )

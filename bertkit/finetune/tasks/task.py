@@ -16,6 +16,8 @@ from bertkit.finetune.tasks.calibration import OF_LABELS, Calibration
 from bertkit.finetune.windows import Ask, Row, RowForm, WordEncoder
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
+from data_pipelines.vocab.tokenizer import Tokenizer
+from data_pipelines.vocab.units import UnitKind
 
 # M answers, K labels
 
@@ -32,6 +34,20 @@ class Column(NamedTuple):
     about: str = ""
     """What its curve in the report shows; without this none is drawn."""
     form: str = "{:.2%}"
+
+
+class Vocabulary(NamedTuple):
+    """What the tokenizer of a model from scratch is made of."""
+
+    texts: Iterable[str]
+    kind: UnitKind | None = None
+    """"character" or "byte" for one of such units; without it what the shape's recipe says is trained."""
+    tokens: Sequence[str] = ()
+    """Special tokens of the task's own."""
+
+
+def _of_words(labeled: Labeled) -> Vocabulary:
+    return Vocabulary(" ".join(sentence.words) for sentence in labeled.train)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +76,15 @@ class Task:
     read: Callable[[LabeledSection], Labeled]
     """Reads and checks the labeled data."""
 
+    vocabulary: Callable[[Labeled], Vocabulary] = _of_words
+    """From scratch: what to make a tokenizer of."""
+
     head: str
     """The kind of head that the encoder gets, a row of `bertkit.model.heads.HEADS`."""
+
+    bound: Callable[["Task", Tokenizer, RowForm, Mapping[str, Any]], "Task"] = lambda task, *_: task
+    """The task for a tokenizer, a form of rows and what the export remembers, where it must know them: one that writes
+    text."""
 
     rows: Callable[[Sequence[Sentence], WordEncoder, RowForm], list[Row]]
     """What the encoder reads, and where it answers: the same in training, evaluation and prediction."""
@@ -71,6 +94,9 @@ class Task:
 
     targets: Callable[[Row, Sentence, Mapping[str, int], Mapping[str, Any]], Any]
     """The right answers of a training row, an array; labels are numbered. What the export remembers comes last."""
+
+    drawn: Callable[[Row, int], Row] = lambda row, key: row
+    """A training row as a step reads it, by the key of that step's draw: what is masked in it, for example."""
 
     loss: Callable[[Any, Any, Any], Any] | None = None
     """The summed loss of logits (M, K), targets, and label weights (K) or None: tensors. Without it cross-entropy."""
@@ -84,11 +110,14 @@ class Task:
     finished: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda model, settings: settings
     """Changes a trained model for its export, and gives the settings that fit it then."""
 
-    example: str = '"Some text."'
-    """What a model card tags."""
+    example: str = 'Tagger.load("PATH/TO/THIS/FOLDER").tag("Some text.")'
+    """What a model card shows of its use."""
 
     predict: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], list[tuple[Any, Any]]]
     """A prediction for each sentence, and how sure it is. Labels, and what the export remembers, come last."""
+
+    asks_again: bool = False
+    """Whether predicting asks for further rows, which depend on the answers before."""
 
     other_settings: Callable[[Mapping[str, Any]], dict[str, dict[str, Any]]] = lambda settings: {}
     """Other ways to predict, by name, whose scores stand beside in the results."""

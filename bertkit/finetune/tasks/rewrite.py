@@ -1,0 +1,194 @@
+"""A text for each text: correct, normalise, transliterate, inflect; with features, one for a text and its features."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from bertkit.config.finetune import LabeledSection
+from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
+from bertkit.finetune.metrics import text_mistakes
+from bertkit.finetune.predict.inputs import Part, Reading
+from bertkit.finetune.predict.labeled_text import write_json
+from bertkit.finetune.predict.outputs import Answer
+from bertkit.finetune.tasks.task import Column, Task, Vocabulary
+from bertkit.finetune.windows import Ask, Row, RowForm, WordEncoder
+from bertkit.finetune.writing.drafts import text_of, written
+from bertkit.finetune.writing.scores import apply_edits, edit_distance, frequent_edits, text_scores
+from bertkit.finetune.writing.script import (
+    Script,
+    feature_token,
+    make_script,
+    source_rows,
+    target_ids,
+    training_row,
+)
+from data_pipelines.labels.formats import format_named
+from data_pipelines.labels.rewrites import pair_of_record, read_rewrites, split_features
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.text.lines import Line
+from data_pipelines.vocab.tokenizer import Tokenizer
+
+_LONGEST = 0.998
+"""The share of the training targets that writing leaves room for: an odd long one would cost every other."""
+
+_SMOOTHING = 0.1
+"""Probability that training spreads over all tokens: a model that is never quite sure writes better."""
+
+
+def read_pairs(config: LabeledSection) -> Labeled:
+    """Pairs of texts. The settings hold how they are to be written."""
+    parts = read_parts(read_rewrites, config)
+    labeled = make_labeled(parts, [], [], config.train_share)
+    settings = {
+        "units": config.units,
+        "order": config.order,
+        "passes": config.passes,
+        "beams": config.beams,
+        "length_penalty": config.length_penalty,
+        "extra": _extra(labeled.train, config.units),
+        TRAINING: {"edits": frequent_edits(labeled.train)},
+    }
+    return labeled._replace(settings=settings)
+
+
+def _extra(pairs: Sequence[Sentence], units: str) -> int:
+    """How much longer targets are than their sources: in bytes or characters, which tokens are not more than."""
+    sized = str.encode if units == "byte" else str
+    more = sorted(len(sized(_target(pair))) - len(sized(pair.words[0])) for pair in pairs)
+    return max(0, more[min(len(more) - 1, int(_LONGEST * len(more)))])
+
+
+def _target(pair: Sentence) -> str:
+    assert pair.tags is not None
+    return pair.tags[0]
+
+
+def _vocabulary(labeled: Labeled) -> Vocabulary:
+    texts = [text for pair in labeled.train for text in (pair.words[0], _target(pair))]
+    features = sorted({feature for pair in labeled.train for feature in pair.words[1:]})
+    units = labeled.settings["units"]
+    return Vocabulary(texts, None if units == "token" else units, [feature_token(feature) for feature in features])
+
+
+def _bound(task: Task, tokenizer: Tokenizer, form: RowForm, settings: Mapping[str, Any]) -> Task:
+    script = make_script(tokenizer, form, settings)
+    return replace(
+        task,
+        rows=partial(source_rows, script),
+        targets=partial(target_ids, script, WordEncoder(tokenizer)),
+        drawn=partial(training_row, script),
+        predict=partial(_predict, script),
+    )
+
+
+def _loss(logits_MV: Any, target_M: Any, weights: None) -> Any:
+    import torch.nn.functional as F
+
+    return F.cross_entropy(logits_MV, target_M, reduction="sum", label_smoothing=_SMOOTHING)
+
+
+def _predict(
+    script: Script,
+    ask: Ask,
+    pairs: Sequence[Sentence],
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    settings: Mapping[str, Any],
+) -> list[tuple[str, list[tuple[str, float]]]]:
+    """For each source a text, and the best texts with their scores."""
+    if script.parallel:
+        from bertkit.finetune.writing.parallel import write_parallel
+
+        drafts = [[draft] for draft, _ in write_parallel(ask, script, rows, settings["passes"])]
+    else:
+        from bertkit.finetune.writing.left_to_right import Search, write_left_to_right
+
+        best = settings.get("best", 1)
+        search = Search(max(settings["beams"], best), best, settings["length_penalty"])
+        drafts = write_left_to_right(ask, script, rows, search)
+    found = []
+    for pair, these in zip(pairs, drafts, strict=True):
+        texts = [(text_of(script, draft.ids, pair.words[0]), draft.score) for draft in these]
+        found.append((texts[0][0], texts))
+    return found
+
+
+def _other_settings(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What one pass gives, and what a wider search."""
+    if settings["order"] == "parallel":
+        return {"one_pass": {**settings, "passes": 1}} if settings["passes"] > 1 else {}
+    return {"five_beams": {**settings, "beams": 5}} if settings["beams"] == 1 else {}
+
+
+def _mistakes(pairs: Sequence[Sentence], predicted: list[str], most: int) -> dict[str, Any]:
+    wrong = [float(edit_distance(_target(pair), text)) for pair, text in zip(pairs, predicted, strict=True)]
+    return {"worst": text_mistakes(pairs, predicted, wrong, str, most)}
+
+
+def _baselines(labeled: Labeled, pairs: Sequence[Sentence]) -> dict[str, list[str]]:
+    edits = labeled.settings[TRAINING]["edits"]
+    return {
+        "copy of the source": [pair.words[0] for pair in pairs],
+        "most frequent edit": [apply_edits(edits, pair) for pair in pairs],
+    }
+
+
+def _read(given: str | Sequence[str]) -> Sentence:
+    """A source, in a line with a tab before its features, or as a list of the source and each feature."""
+    if isinstance(given, str):
+        source, _, features = given.partition("\t")
+        return Sentence([source, *split_features(features)], None, "", [])
+    return Sentence(list(given), None, "", [])
+
+
+def _inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
+    """A source a line, or those that records hold."""
+    if kind == "text":
+        return (Part(line.text if line.text.strip() else None) for line in lines)
+    found = format_named(kind)
+    if found.records is None:
+        raise ValueError(f"{source}: this model rewrites texts, but {kind} holds words")
+    return (
+        Part(pair_of_record(record, source, number, reading.config, False).words, record=record, form=found)
+        for record, number in found.records(lines, source)
+    )
+
+
+def _write_lines(answers: Iterable[Answer], reading: Reading) -> None:
+    """A line for each source, of several texts with tabs between them; blank lines stay."""
+    for _, result in answers:
+        texts = [] if result is None else [text for text, _ in result.best] or [result.text]
+        print("\t".join(" ".join(text.splitlines()) for text in texts))
+
+
+REWRITE = Task(
+    unit="text",
+    examples="pairs",
+    pipeline="fill-mask",
+    columns=(
+        Column("exact", "exact match", "Share of the dev targets that are written without any mistake."),
+        Column("edit_distance", "edit distance", "Mean edits to the right text, in characters.", "{:.3f}"),
+        Column("character_f1", "character F1"),
+    ),
+    names={"texts": "pairs", "one_pass": "In one pass", "five_beams": "With five beams"},
+    read=read_pairs,
+    vocabulary=_vocabulary,
+    head="masked-lm",
+    bound=_bound,
+    rows=lambda *_: [],
+    targets=lambda *_: None,
+    loss=_loss,
+    predict=lambda *_: [],
+    asks_again=True,
+    other_settings=_other_settings,
+    score=lambda labeled, pairs, predicted: text_scores([_target(pair) for pair in pairs], predicted),
+    example='Writer.load("PATH/TO/THIS/FOLDER").write("some text")',
+    deciding=lambda labeled: "exact",
+    baselines=_baselines,
+    mistakes=_mistakes,
+    reader=lambda settings: _read,
+    result=written,
+    inputs=_inputs,
+    outputs={"text": _write_lines, "jsonl": write_json},
+)

@@ -1,0 +1,156 @@
+"""How a model reads a source and writes its target: the rows of training, and those with which writing begins.
+
+A row is [CLS] source [SEP] features [SEP] target. Where the encoder knows token types they tell source from target, and
+both count their positions from the same place, so that copying looks straight across.
+
+Left to right, a token of the target sees the source and what came before it, and says which token comes next, in the
+end [SEP]. In parallel the target's slots are masks that see everything; slots that it does not need are to hold [SEP].
+"""
+
+# L tokens of a row, N tokens of a target, M answers
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertkit.finetune.windows import Row, RowForm, WordEncoder
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.vocab.tokenizer import Tokenizer
+
+LEFT_TO_RIGHT, PARALLEL = "left-to-right", "parallel"
+
+
+class Script(NamedTuple):
+    """What rows depend on."""
+
+    tokenizer: Tokenizer
+    form: RowForm
+    parallel: bool
+    extra: int
+    """Tokens that a target may have more than its source."""
+
+    @property
+    def end(self) -> int:
+        """The token that ends a text."""
+        assert self.tokenizer.special.sep_id is not None
+        return self.tokenizer.special.sep_id
+
+    @property
+    def mask(self) -> int:
+        assert self.tokenizer.special.mask_id is not None
+        return self.tokenizer.special.mask_id
+
+    @property
+    def never_written(self) -> list[int]:
+        special = self.tokenizer.special
+        return sorted(special.special_ids - {special.sep_id, special.unk_id})
+
+
+def make_script(tokenizer: Tokenizer, form: RowForm, settings: Mapping[str, Any]) -> Script:
+    if tokenizer.special.sep_id is None or tokenizer.special.mask_id is None:
+        raise ValueError("a writer ends its text with [SEP] and fills [MASK]s, but its tokenizer lacks one of them")
+    return Script(tokenizer, form, settings["order"] == PARALLEL, int(settings["extra"]))
+
+
+def feature_token(feature: str) -> str:
+    """How the vocabulary spells a feature."""
+    return f"<{feature}>"
+
+
+def source_rows(script: Script, sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
+    """A row for each source: what the model reads first, and answers at its slots or, left to right, at its end."""
+    encoded = encode([sentence.words[:1] for sentence in sentences])
+    rows = []
+    for index, (sentence, one) in enumerate(zip(sentences, encoded, strict=True)):
+        features = np.array([_feature_id(script.tokenizer, word) for word in sentence.words[1:]], np.int64)
+        parts = [form.before, one.ids_P, form.between, *([features, form.between] if len(features) else [])]
+        ids_L = np.concatenate(parts)
+        most = min(len(one.ids_P) + script.extra + 1, form.max_length - len(ids_L))
+        if most < 1:
+            raise ValueError(
+                f"{sentence.place()}: a source of {len(ids_L):,} tokens leaves no room for a target in "
+                f"data.max_length={form.max_length}; shorten it, or raise data.max_length as far as the encoder allows"
+            )
+        row = Row(ids_L, np.zeros(0, np.int64), np.zeros(0, np.int64), index, room=most)
+        if script.parallel:
+            rows.append(with_slots(script, row, np.full(most, script.mask)))
+        else:
+            rows.append(with_prefix(script, row, np.zeros(0, np.int64)))
+    return rows
+
+
+def _feature_id(tokenizer: Tokenizer, feature: str) -> int:
+    index = tokenizer.backend.token_to_id(feature_token(feature))
+    return (tokenizer.special.unk_id or 0) if index is None else index
+
+
+def with_slots(script: Script, row: Row, slots_N: np.ndarray) -> Row:
+    """The source of a row with these slots after it, where all of them are asked."""
+    start = source_length(row)
+    placed = _placed(script, row.ids_L[:start], slots_N)
+    return row._replace(index_M=np.arange(start, start + len(slots_N)), prefix=None, **placed)
+
+
+def with_prefix(script: Script, row: Row, target_N: np.ndarray) -> Row:
+    """The source of a row with a target after it, where each of its tokens is asked from the place before it."""
+    start = source_length(row)
+    placed = _placed(script, row.ids_L[:start], target_N)
+    return row._replace(index_M=np.arange(start - 1, start + len(target_N)), prefix=start, **placed)
+
+
+def source_length(row: Row) -> int:
+    """The tokens of a row before its target."""
+    if row.prefix is not None:
+        return row.prefix
+    return int(row.index_M[0]) if len(row.index_M) else len(row.ids_L)
+
+
+def _placed(script: Script, source_L: np.ndarray, target_N: np.ndarray) -> dict[str, Any]:
+    sizes = [len(source_L), len(target_N)]
+    first = target_position(script, len(source_L))
+    return {
+        "ids_L": np.concatenate((source_L, target_N)),
+        "position_L": np.concatenate((np.arange(sizes[0]), np.arange(first, first + sizes[1]))),
+        "type_L": np.repeat([0, 1], sizes) if script.form.has_types else None,
+    }
+
+
+def target_position(script: Script, source_length: int) -> int:
+    """The position of a target's first token."""
+    return len(script.form.before) if script.form.has_types else source_length
+
+
+def target_ids(
+    script: Script, encode: WordEncoder, row: Row, sentence: Sentence, number: Mapping[str, int], settings: Any
+) -> np.ndarray:
+    """The tokens of a pair's target, without the one that ends it."""
+    assert sentence.tags is not None
+    ids_N = encode([sentence.tags])[0].ids_P if sentence.tags[0] else np.zeros(0, np.int64)
+    length = source_length(row) + len(ids_N) + 1
+    if length > script.form.max_length:
+        raise ValueError(
+            f"{sentence.place()}: source and target have {length:,} tokens together, but "
+            f"data.max_length={script.form.max_length}; shorten them, or raise data.max_length as far as the encoder "
+            "allows"
+        )
+    return ids_N
+
+
+def training_row(script: Script, row: Row, key: int) -> Row:
+    """What a step reads of a row whose `target_M` is the whole target: left to right all of it, in parallel with a
+    share of its slots masked that is drawn from (0, 1]."""
+    assert row.target_M is not None
+    if not script.parallel:
+        learnt = with_prefix(script, row, row.target_M)
+        return learnt._replace(target_M=np.append(row.target_M, script.end))
+    num_slots = max(len(row.target_M) + 1, row.room)
+    target_N = np.append(row.target_M, np.full(num_slots - len(row.target_M), script.end))
+    random = np.random.default_rng(key)
+    count = max(1, math.ceil((1 - random.random()) * num_slots))
+    masked = np.sort(random.permutation(num_slots)[:count])
+    slots_N = target_N.copy()
+    slots_N[masked] = script.mask
+    learnt = with_slots(script, row, slots_N)
+    return learnt._replace(index_M=learnt.index_M[masked], target_M=target_N[masked])

@@ -1,0 +1,116 @@
+"""Files of text pairs to sentences: a source text, the target it becomes, and perhaps features of the target.
+
+TSV is read as it stands, without quoting: source, target and, where a third column is asked for, features. A first line
+with the columns' names is recognised. JSON Lines, CSV and datasets name them in each record or in the header.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.dataset import dataset_records
+from data_pipelines.labels.formats import FORMATS
+from data_pipelines.labels.sentence import Record, Sentence
+from data_pipelines.labels.tagged import check_source
+from data_pipelines.text.lines import Line, read_lines, suffix_of
+
+SOURCE, TARGET, FEATURES = "source", "target", "features"
+_KEYS = {
+    SOURCE: (SOURCE, "input", "lemma", "text"),
+    TARGET: (TARGET, "output", "form", "correction"),
+    FEATURES: (FEATURES, "feats"),
+}
+"""Under which names files usually have them."""
+_SETTINGS = {SOURCE: "word_column", TARGET: "tag_column", FEATURES: "feature_column"}
+_BETWEEN_FEATURES = ";"
+
+
+def read_rewrites(
+    source: str, config: TaggedConfig, *, split: str = "train", tagged: bool = True
+) -> Iterator[Sentence]:
+    """The pairs of a file (.tsv, .jsonl, .csv; also .gz) or a dataset. The words of a sentence are the source and then
+    its features; its only tag is the target. Without `tagged` the target may be missing."""
+    if source.startswith("hf:") or Path(source).is_dir():
+        records = dataset_records(source, split)
+    else:
+        check_source(source)
+        lines = read_lines(Path(source), config.errors, cut_long=False, encoding=config.encoding)
+        found = FORMATS[suffix_of(source)].records if suffix_of(source) in (".jsonl", ".csv") else None
+        records = found(lines, source) if found else tab_records(lines, source, config)
+    return (pair_of_record(record, source, line, config, tagged) for record, line in records)
+
+
+def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
+    """Rows of columns separated by tabs. Their names: those of the first line if it is a header, data.columns, or
+    source, target, features in this order."""
+    names = list(config.columns)
+    for line in lines:
+        cells = line.text.split("\t")
+        if not any(cell.strip() for cell in cells):
+            continue
+        if not names:
+            wanted = [_wanted(name, config) for name in (SOURCE, TARGET)]
+            if all(any(name in cells for name in those) for those in wanted):
+                names = cells
+                continue
+            names = [SOURCE, TARGET, FEATURES] if config.feature_column else [SOURCE, TARGET]
+        if len(cells) > len(names):
+            raise ValueError(
+                f"{source}:{line.number}: {len(cells)} columns, but {len(names)} are known ({', '.join(names)}); "
+                "data.feature_column=features reads a third one, data.columns names others"
+            )
+        yield dict(zip(names, cells, strict=False)), line.number
+
+
+def pair_of_record(record: Mapping[str, Any], source: str, line: int, config: TaggedConfig, tagged: bool) -> Sentence:
+    """A record's source with its features, and its target."""
+    place = f"{source}:{line}"
+    words = [_text(record, SOURCE, place, config)]
+    if config.feature_column:
+        words += _features(record, place, config)
+    target = None
+    if tagged or any(name in record for name in _wanted(TARGET, config)):
+        target = _text(record, TARGET, place, config)
+    if not words[0].strip():
+        raise ValueError(f"{place}: the source is empty; remove the line, or write the text")
+    return Sentence(words, None if target is None else [target], source, [line] * len(words))
+
+
+def split_features(text: str) -> list[str]:
+    """ "V;PST;3" as a list."""
+    return [part.strip() for part in text.split(_BETWEEN_FEATURES) if part.strip()]
+
+
+def _features(record: Mapping[str, Any], place: str, config: TaggedConfig) -> list[str]:
+    value = record.get(_name(record, FEATURES, config))
+    if isinstance(value, str):
+        return split_features(value)
+    if isinstance(value, list) and all(isinstance(part, str) and part for part in value):
+        return value
+    raise ValueError(
+        f"{place}: expected features (a list, or names with {_BETWEEN_FEATURES!r} between them) under "
+        f"{_name(record, FEATURES, config)!r}, got {value!r}; data.feature_column names where they are"
+    )
+
+
+def _text(record: Mapping[str, Any], what: str, place: str, config: TaggedConfig) -> str:
+    name = _name(record, what, config)
+    value = record.get(name)
+    if isinstance(value, str):
+        return value
+    found = f"{name!r} is {value!r}" if name in record else f"there is no {name!r}"
+    raise ValueError(
+        f"{place}: a pair has a {what} text, but {found}; it has {', '.join(map(str, record))} "
+        f"(choose one: data.{_SETTINGS[what]})"
+    )
+
+
+def _name(record: Mapping[str, Any], what: str, config: TaggedConfig) -> str:
+    names = _wanted(what, config)
+    return next((name for name in names if name in record), names[0])
+
+
+def _wanted(what: str, config: TaggedConfig) -> tuple[str, ...]:
+    chosen = getattr(config, _SETTINGS[what])
+    return (chosen,) if chosen else _KEYS[what]

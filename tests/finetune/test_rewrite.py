@@ -1,0 +1,86 @@
+"""The task `rewrite` end to end: made-up words and their plurals, learnt from scratch and written."""
+
+import json
+import random
+
+import pytest
+import torch
+
+import bertkit
+from bertkit.cli import main
+from bertkit.config.finetune import read_finetune_recipe
+from bertkit.finetune.train import finetune
+
+torch.set_num_threads(1)
+
+
+def plural(word):
+    return word + ("es" if word[-1] == "s" else "s")
+
+
+def write_forms(path, count, seed):
+    rng = random.Random(seed)
+    words = ["".join(rng.choice("abs") for _ in range(rng.randint(2, 4))) for _ in range(count)]
+    path.write_text("".join(f"{word}\t{word}\tN;SG\n{word}\t{plural(word)}\tN;PL\n" for word in words))
+    return path
+
+
+def changes(tmp_path, order, **others):
+    values = {
+        "data.train": write_forms(tmp_path / "train.tsv", 500, 0),
+        "data.dev": write_forms(tmp_path / "dev.tsv", 25, 1),
+        "data.order": order,
+        "model.like": tmp_path / "shape.yaml",
+        "run.dir": tmp_path / "run",
+        "train.epochs": 6,
+        "train.global_batch": 40,
+        "optim.lr": 0.005,
+        "optim.muon_lr": 0.01,
+        **others,
+    }
+    sizes = "hidden_size: 64, num_hidden_layers: 2, intermediate_size: 128, hidden_dropout_prob: 0"
+    (tmp_path / "shape.yaml").write_text(f"base: bert-bytes\nmodel: {{{sizes}}}\n")
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+@pytest.mark.parametrize("order", ["left-to-right", "parallel"])
+def test_plurals_are_learnt_and_written(order, tmp_path, capsys):
+    assert finetune(read_finetune_recipe("inflection", changes(tmp_path, order))) == 0
+    found = json.loads((tmp_path / "run/scores.json").read_text())
+    scores = found["seeds"][0]["dev"]
+    assert found["dev"]["mean"] == scores["exact"] > 0.8
+    assert found["dev"]["baselines"]["copy of the source"]["exact"] == 0.5
+    assert scores["edit_distance"] < 0.5
+    assert ("one_pass" if order == "parallel" else "five_beams") in scores
+    writer = bertkit.Writer.load(tmp_path / "run")
+    assert str(writer.write("bab", ["N", "SG"])) == "bab"
+    sources = tmp_path / "sources.txt"
+    sources.write_text("bab\tN;SG\n\nabb\tN;PL\n")
+    capsys.readouterr()
+    assert main(["write", "--model", str(tmp_path / "run"), str(sources)]) == 0
+    assert capsys.readouterr().out.splitlines() == ["bab", "", "abbs"]
+    assert main(["write", "--model", str(tmp_path / "run"), str(sources), "--output", "jsonl"]) == 0
+    first, *_ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["target"] == "bab"
+    assert first["features"] == ["N", "SG"]
+    assert first["score"] <= 0
+    option = "--beams" if order == "parallel" else "--passes"
+    assert main(["write", "--model", str(tmp_path / "run"), str(sources), option, "2"]) == 2
+    assert order in capsys.readouterr().err
+
+
+def test_a_run_that_was_killed_resumes_to_the_same_weights(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    given = changes(tmp_path, "parallel", **{"train.epochs": 0.4, "run.save_every": 4})
+    assert finetune(read_finetune_recipe("inflection", given)) == 0
+    again = read_finetune_recipe("inflection", [*given, f"run.dir={tmp_path / 'again'}"])
+    with monkeypatch.context() as patch:
+        patch.setattr("bertkit.finetune.train.evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(again)
+    assert (tmp_path / "again/seed-0/checkpoints/step-00000008").is_dir()
+    assert finetune(again) == 0
+    weights = [(tmp_path / run / "export/model.safetensors").read_bytes() for run in ("run", "again")]
+    assert weights[0] == weights[1]

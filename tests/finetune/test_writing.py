@@ -1,0 +1,199 @@
+"""Decoding and the rows it needs, without a trained model."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bertkit.finetune.batches import asking, collate
+from bertkit.finetune.windows import RowForm, WordEncoder
+from bertkit.finetune.writing.drafts import text_of
+from bertkit.finetune.writing.left_to_right import Search, write_left_to_right
+from bertkit.finetune.writing.parallel import write_parallel
+from bertkit.finetune.writing.scores import apply_edits, edit_distance, frequent_edits, text_scores
+from bertkit.finetune.writing.script import make_script, source_rows, target_ids, training_row
+from bertkit.model import build_encoder
+from bertkit.model.config import BertConfig, ModernBertConfig
+from bertkit.model.heads import MaskedLM
+from data_pipelines.labels.sentence import Sentence
+from data_pipelines.vocab.units import unit_tokenizer
+
+LETTERS = "abc"
+
+
+def make(order, extra=1, config=BertConfig, layers=2):
+    tokenizer = unit_tokenizer("character", [LETTERS], ["<PL>"])
+    shape = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
+    made = config(vocab_size=tokenizer.vocab_size, max_position_embeddings=40, **shape)
+    form = RowForm.of(tokenizer, made, 40)
+    script = make_script(tokenizer, form, {"order": order, "extra": extra, "units": "character"})
+    model = MaskedLM(build_encoder(made, 3), 4).eval()
+    # Far from uniform, so that searches differ.
+    with torch.no_grad():
+        model.encoder.tokens.weight.mul_(30)
+    return script, model
+
+
+def rows_of(script, *sources):
+    pairs = [Sentence(source.split("|"), None, "f", [1]) for source in sources]
+    return source_rows(script, pairs, WordEncoder(script.tokenizer), script.form)
+
+
+def log_probabilities(script, model, row, ids):
+    """Of a text and its end, computed all at once without a cache."""
+    whole = training_row(script, row._replace(target_M=np.array(ids, np.int64)), 0)
+    logits = model.target_logits(collate([whole])).float()
+    logits[:, script.never_written] = -math.inf
+    return torch.log_softmax(logits, -1)[torch.arange(len(ids) + 1), torch.tensor([*ids, script.end])].sum().item()
+
+
+@pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@torch.no_grad()
+def test_a_wide_beam_is_exhaustive_search(config, penalty):
+    script, model = make("left-to-right", config=config)
+    (row,) = rows_of(script, "ab|PL")
+    written = [index for index in range(1, 8) if index not in {*script.never_written, script.end}]
+    most = row.room - 1
+    texts = [list(ids) for size in range(most + 1) for ids in itertools.product(written, repeat=size)]
+    compared = {
+        tuple(ids): log_probabilities(script, model, row, ids) / ((5 + len(ids) + 1) / 6) ** penalty for ids in texts
+    }
+    ranked = sorted(compared, key=lambda ids: -compared[ids])
+    ask = asking(model.target_logits, "cpu")
+    search = Search(beams=len(texts), best=5, length_penalty=penalty)
+    (found,) = write_left_to_right(ask, script, [row], search)
+    assert [tuple(draft.ids) for draft in found] == ranked[:5]
+    for draft in found:
+        assert draft.score == pytest.approx(log_probabilities(script, model, row, draft.ids), abs=1e-4)
+        assert math.prod(draft.sure) == pytest.approx(math.exp(draft.score), rel=1e-3)
+
+
+@torch.no_grad()
+def test_greedy_search_takes_the_likeliest_token_whatever_is_written_beside_it():
+    script, model = make("left-to-right", extra=4)
+    rows = rows_of(script, "ab", "c|PL", "abcabc", "a")
+    ask = asking(model.target_logits, "cpu")
+    together = write_left_to_right(ask, script, rows, Search())
+    for row, (draft,) in zip(rows, together, strict=True):
+        ids = []
+        while len(ids) < row.room - 1:
+            grown = training_row(script, row._replace(target_M=np.array(ids, np.int64)), 0)
+            logits = model.target_logits(collate([grown]))[-1]
+            logits[script.never_written] = -math.inf
+            token = int(logits.argmax())
+            if token == script.end:
+                break
+            ids.append(token)
+        assert draft.ids == ids
+
+
+def test_source_and_target_count_from_the_same_place_where_types_tell_them_apart():
+    script, _ = make("left-to-right")
+    (row,) = rows_of(script, "ab|PL")
+    learnt = training_row(script, row._replace(target_M=np.array([7, 6])), 0)
+    special = script.tokenizer.special
+    plural = script.tokenizer.backend.token_to_id("<PL>")
+    assert learnt.ids_L.tolist() == [special.cls_id, 5, 6, special.sep_id, plural, special.sep_id, 7, 6]
+    assert learnt.position_L.tolist() == [0, 1, 2, 3, 4, 5, 1, 2]
+    assert learnt.type_L.tolist() == [0] * 6 + [1] * 2
+    assert learnt.index_M.tolist() == [5, 6, 7]
+    assert learnt.target_M.tolist() == [7, 6, special.sep_id]
+    assert learnt.prefix == 6
+    modern, _ = make("left-to-right", config=ModernBertConfig)
+    (row,) = rows_of(modern, "ab")
+    assert training_row(modern, row._replace(target_M=np.array([7])), 0).position_L.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_parallel_training_masks_any_share_of_the_slots_by_its_key():
+    script, _ = make("parallel", extra=7)
+    (row,) = rows_of(script, "ab")
+    row = row._replace(target_M=np.array([5, 6, 7]))
+    whole = [5, 6, 7] + [script.end] * 7
+    counts = []
+    for key in range(400):
+        drawn, again = training_row(script, row, key), training_row(script, row, key)
+        assert drawn.ids_L.tolist() == again.ids_L.tolist()
+        slots = drawn.ids_L[4:].copy()
+        slots[drawn.index_M - 4] = drawn.target_M
+        assert slots.tolist() == whole
+        assert (drawn.ids_L[drawn.index_M] == script.mask).all()
+        assert drawn.prefix is None
+        counts.append(len(drawn.index_M))
+    assert set(counts) == set(range(1, 11))
+    assert 5 < np.mean(counts) < 6
+
+
+def test_passes_keep_the_surest_slots_and_ask_for_the_others_again():
+    script, _ = make("parallel", extra=1)
+    rows = rows_of(script, "ab")
+    asked = []
+    a, b, c, end = 5, 6, 7, script.end
+
+    def ask(given):
+        """Sees the right text only where its last letter stands already."""
+        slots = given[0].ids_L[4:].tolist()
+        asked.append(slots)
+        logits = np.full((4, script.tokenizer.vocab_size), -9.0, np.float32)
+        best = [a, b, c, end] if slots[2] == c else [b, a, c, end]
+        for place, (token, height) in enumerate(zip(best, (1.0, 0.5, 3.0, 2.0), strict=True)):
+            logits[place, token] = height
+        logits[:, script.mask] = 99
+        yield [0], logits
+
+    ((draft, passes),) = write_parallel(ask, script, rows, 2)
+    mask = script.mask
+    assert asked == [[mask] * 4, [mask, mask, c, end]]
+    assert draft.ids == [a, b, c]
+    assert [one.kept for one in passes] == [[False, False, True, True], [True] * 4]
+    assert passes[0].ids == [b, a, c, end]
+    ((draft, _),) = write_parallel(ask, script, rows, 1)
+    assert draft.ids == [b, a, c]
+    assert len(draft.sure) == 4
+
+
+def test_an_unknown_character_is_copied_from_the_source():
+    script, _ = make("left-to-right")
+    unknown = script.tokenizer.special.unk_id
+    assert text_of(script, [5, unknown, 6, unknown, unknown], "xay") == "axby"
+
+
+def test_a_pair_without_room_is_refused_with_its_place():
+    script, _ = make("left-to-right")
+    encode = WordEncoder(script.tokenizer)
+    with pytest.raises(ValueError, match=r"f\.tsv:7.*data\.max_length=40"):
+        source_rows(script, [Sentence(["a" * 50], None, "f.tsv", [7])], encode, script.form)
+    pair = Sentence(["a" * 20], ["b" * 30], "f.tsv", [8])
+    (row,) = source_rows(script, [pair], encode, script.form)
+    with pytest.raises(ValueError, match=r"f\.tsv:8.*data\.max_length=40"):
+        target_ids(script, encode, row, pair, {}, {})
+
+
+def test_scores_by_hand():
+    assert edit_distance("kitten", "sitting") == 3
+    assert edit_distance("", "ab") == 2
+    scores = text_scores(["abc", "de", ""], ["abc", "ed", "x"])
+    assert scores["exact"] == pytest.approx(1 / 3)
+    assert scores["edit_distance"] == 1.0
+    assert scores["character_f1"] == pytest.approx(2 / 3)
+
+
+def test_the_most_frequent_edit_that_fits_is_applied():
+    def pair(source, target, features):
+        return Sentence([source, features], [target], "", [])
+
+    known = frequent_edits(
+        [
+            pair("walk", "walked", "PST"),
+            pair("talk", "talked", "PST"),
+            pair("like", "liked", "PST"),
+            pair("a", "as", "PL"),
+        ]
+    )
+    assert apply_edits(known, pair("jump", "", "PST")) == "jumped"
+    assert apply_edits(known, pair("jump", "", "PL")) == "jumps"
+    assert apply_edits(known, pair("jump", "", "DAT")) == "jump"
+    german = frequent_edits([pair("machen", "gemacht", "PTCP")])
+    assert apply_edits(german, pair("lachen", "", "PTCP")) == "gelacht"
