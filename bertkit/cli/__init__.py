@@ -28,6 +28,7 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("bertkit.cli.demo", "Run the main job end to end on text that this installation holds."),
     "corpus": Verb("bertkit.cli.corpus", "Say what a corpus is like, before anyone trains on it."),
     "clean": Verb("bertkit.cli.corpus", "Take out of a corpus what is not worth training on, and say what and why."),
+    "pairs": Verb("bertkit.cli.corpus", "Make pairs of raw text, for a model that restores capitals or punctuation."),
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),

@@ -1,4 +1,5 @@
-"""The verbs about raw text: clean takes out what is not worth training on, corpus says what a corpus is like."""
+"""The verbs about raw text: clean takes out what is not worth training on, corpus says what a corpus is like, pairs
+makes training data of it for a model that restores what was dropped."""
 
 import argparse
 from pathlib import Path
@@ -122,3 +123,56 @@ def _show(card: "Card", tokenizer: dict[str, Any] | None, page: Path) -> None:
     if tokenizer is not None:
         print(f"unknown tokens: {tokenizer['unknown_rate']:.3%}")
     print(f"wrote {page}")
+
+
+def pairs(parser: argparse.ArgumentParser):
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit pairs --corpus my.txt --drop case,punctuation --out pairs\n"
+        "  bertkit finetune rewrite data.train=pairs/train.tsv data.dev=pairs/dev.tsv run.dir=runs/restored\n\n"
+        "FOLDER gets train.tsv and dev.tsv: a sentence a line, without what is dropped and as it is. A sentence that\n"
+        "stands in the corpus twice is taken once."
+    )
+    parser.add_argument(
+        "--drop",
+        required=True,
+        type=lambda value: value.split(","),
+        metavar="NAME,NAME",
+        help="what to drop from the source: case, punctuation, accents",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for the two files")
+    about = "longest sentence, in characters; longer ones are left out (default: 200)"
+    parser.add_argument("--max-chars", type=int, default=200, metavar="N", help=about)
+    parser.add_argument("--dev-share", type=float, default=0.05, metavar="SHARE", help="for dev.tsv (default: 0.05)")
+    add_json(parser)
+    add_flags(parser, CorpusConfig)
+    return _pairs
+
+
+def _pairs(arguments: argparse.Namespace) -> None:
+    corpus = from_flags(CorpusConfig, arguments)
+
+    from data_pipelines.labels.dropping import DEV, DROPS, TRAIN, write_dropped_pairs
+    from data_pipelines.text.corpus import find_sources
+
+    for name in arguments.drop:
+        if name not in DROPS:
+            raise ValueError(f"--drop: nothing is called {name!r}; known are {', '.join(DROPS)}")
+    if arguments.max_chars < 1:
+        raise ValueError(f"--max-chars must be at least 1, got {arguments.max_chars}")
+    if not 0 <= arguments.dev_share < 1:
+        raise ValueError(f"--dev-share must lie in [0, 1), got {arguments.dev_share}")
+    if arguments.out.is_dir() and {path.name for path in arguments.out.iterdir()} - {TRAIN, DEV}:
+        raise ValueError(f"--out: {arguments.out} holds other files, which would be lost; name a new folder")
+    find_sources(corpus)
+    counts = write_dropped_pairs(corpus, arguments.drop, arguments.out, arguments.max_chars, arguments.dev_share)
+    if not counts.train:
+        sources = ", ".join(corpus.corpus)
+        raise ValueError(f"--corpus: {sources} holds no sentence of at most {arguments.max_chars} characters")
+
+    def show() -> None:
+        print(f"wrote {counts.train:,} pairs to {arguments.out / TRAIN}, {counts.dev:,} to {arguments.out / DEV}")
+        if counts.too_long:
+            print(f"left out {counts.too_long:,} sentences of more than {arguments.max_chars} characters (--max-chars)")
+
+    answer(arguments.json, {**counts._asdict(), "folder": str(arguments.out)}, show)

@@ -197,3 +197,10 @@ def test_the_most_frequent_edit_that_fits_is_applied():
     assert apply_edits(known, pair("jump", "", "DAT")) == "jump"
     german = frequent_edits([pair("machen", "gemacht", "PTCP")])
     assert apply_edits(german, pair("lachen", "", "PTCP")) == "gelacht"
+
+
+def test_units_that_a_tokenizer_does_not_have_are_refused():
+    script, _ = make("left-to-right")
+    settings = {"order": "parallel", "extra": 1, "units": "byte"}
+    with pytest.raises(ValueError, match=r"data\.units=byte.*model\.init"):
+        make_script(script.tokenizer, script.form, settings)

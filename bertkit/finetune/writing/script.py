@@ -18,6 +18,7 @@ import numpy as np
 from bertkit.finetune.windows import Row, RowForm, WordEncoder
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import Tokenizer
+from data_pipelines.vocab.units import has_units
 
 LEFT_TO_RIGHT, PARALLEL = "left-to-right", "parallel"
 
@@ -51,6 +52,12 @@ class Script(NamedTuple):
 def make_script(tokenizer: Tokenizer, form: RowForm, settings: Mapping[str, Any]) -> Script:
     if tokenizer.special.sep_id is None or tokenizer.special.mask_id is None:
         raise ValueError("a writer ends its text with [SEP] and fills [MASK]s, but its tokenizer lacks one of them")
+    units = settings["units"]
+    if units != "token" and not has_units(tokenizer, units):
+        raise ValueError(
+            f"data.units={units}, but the encoder's tokenizer has longer tokens; take data.units=token, or an empty "
+            "model.init to train from scratch"
+        )
     return Script(tokenizer, form, settings["order"] == PARALLEL, int(settings["extra"]))
 
 
