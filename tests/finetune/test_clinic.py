@@ -58,7 +58,7 @@ def test_a_plain_tag_is_doubted_by_its_own_probability():
     )
     assert [(doubt.given, doubt.suggested, doubt.differs) for doubt in doubts] == [("X", "X", False), ("Y", "X", True)]
     assert doubts[1].probability == pytest.approx(0.3)
-    assert doubts[1].margin == pytest.approx(-0.3)
+    assert doubts[1].suggested_probability == pytest.approx(0.6)
 
 
 def test_spans_are_doubted_as_a_whole_and_those_nobody_marked_are_found():

@@ -39,11 +39,6 @@ class Doubt(NamedTuple):
     def differs(self) -> bool:
         return (self.given, self.words) != (self.suggested, self.suggested_words)
 
-    @property
-    def margin(self) -> float:
-        """How much more probable what was given is than what is suggested: near -1 it is almost certainly wrong."""
-        return self.probability - self.suggested_probability
-
 
 def doubt_words(
     ask: Ask, sentences: Sequence[Sentence], rows: Sequence[Row], labels: Sequence[str], settings: Mapping[str, Any]

@@ -33,7 +33,7 @@ def write_errors_page(path: Path, found: dict[str, Any], sources: Sequence[str])
 
 _ABOUT = (
     "Every sentence was judged by a model that had not seen it. Listed are the labels with which it does not agree, "
-    "those first whose label is least probable beside the suggested one. ● marks what is likely wrong: the model is as "
+    "the least probable first. ● marks what is likely wrong: the model is as "
     "sure of its suggestion as it usually is where people gave that label. It may be the model that is mistaken."
 )
 
