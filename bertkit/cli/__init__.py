@@ -33,6 +33,7 @@ VERBS: dict[str, Verb] = {
     "prepare": Verb("bertkit.cli.data", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or resume a run."),
+    "anneal": Verb("bertkit.cli.training", "Branch from a checkpoint of a run, and let the rate fall to its end."),
     "ablate": Verb("bertkit.cli.ablating", "Train arms of a recipe with several seeds, and compare them in pairs."),
     "evaluate": Verb(
         "bertkit.cli.evaluating", "Score a masked-language model on a corpus, or a tagger on labeled files."

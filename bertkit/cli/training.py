@@ -1,10 +1,11 @@
-"""The verb `pretrain`, and the arguments of a recipe: they enter, one call."""
+"""The verbs `pretrain` and `anneal`, and the arguments of a recipe: they enter, one call."""
 
 import argparse
 import dataclasses
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +33,48 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
         return pretrain(recipe)
 
     return run
+
+
+def anneal(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    parser.epilog = (
+        "examples:\n"
+        "  bertkit anneal runs/long --minutes 10\n"
+        "  bertkit anneal runs/long --from 4000 --steps 1000 --out runs/short train.average=0.05\n\n"
+        "The branch ends as a run of this length would have ended that had its decay there. The run itself is not\n"
+        "touched and may still be training. The same command resumes the branch."
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run with optim.schedule=wsd")
+    parser.add_argument("changes", metavar="key=value", nargs="*", help="changes to its recipe")
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--minutes", type=float, metavar="N", help="how long to decay, at the speed of the run")
+    length.add_argument("--steps", type=int, metavar="N", help="how many steps to decay")
+    parser.add_argument(
+        "--from", type=int, dest="step", metavar="STEP", help="checkpoint to begin with (default: the newest that fits)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the branch (default: RUN-annealed-STEP)")
+    return _anneal
+
+
+def _anneal(arguments: argparse.Namespace) -> int:
+    for name in ("minutes", "steps"):
+        value = getattr(arguments, name)
+        if value is not None and not value > 0:
+            raise ValueError(f"--{name} must be above 0, got {value}")
+    from bertkit.pretrain.anneal import branch
+
+    recipe = branch(
+        arguments.run,
+        arguments.out,
+        step=arguments.step,
+        steps=arguments.steps,
+        minutes=arguments.minutes,
+        changes=arguments.changes,
+    )
+    from bertkit.pretrain.checks import check_pretraining
+    from bertkit.pretrain.train import pretrain
+
+    check_pretraining(recipe)
+    return pretrain(recipe)
 
 
 def add_recipe_arguments(

@@ -82,6 +82,9 @@ class TrainConfig:
     compile: bool = False
     """Compile the model with torch.compile. It is meant for GPUs, and the first steps take long."""
 
+    average: Share = 0.0
+    """Share of the steps, at the end, after which the weights are averaged; evaluated and exported is the mean."""
+
     max_bad_steps: Annotated[Count, MAY_CHANGE] = 10
     """A step whose loss or gradient is not finite is skipped; this many in a row end the run."""
 
@@ -129,6 +132,9 @@ class OptimConfig:
     warmup: Share = 0.06
     """Share of the steps in which the learning rate rises to its peak."""
 
+    warmup_steps: CountOrZero | None = None
+    """The same as a number of steps, for a run whose length nobody knows yet. None: `warmup` says it."""
+
     decay: Share = 0.2
     """Share of the steps, at the end, in which the learning rate falls (wsd only)."""
 
@@ -139,7 +145,7 @@ class OptimConfig:
         check_bounds(self)
         if len(self.betas) != 2:
             raise ValueError(f"betas must be two numbers, got {list(self.betas)}")
-        if self.schedule == "wsd" and self.warmup + self.decay > 1:
+        if self.schedule == "wsd" and self.warmup_steps is None and self.warmup + self.decay > 1:
             raise ValueError(f"warmup + decay must not exceed 1, got {self.warmup} + {self.decay}")
 
 

@@ -42,7 +42,7 @@ def memory_needs(recipe: Recipe, config: EncoderConfig, tokens_per_row: float) -
     rows_here = math.ceil(train.global_batch / num_launched())
     tokens_at_once = min(train.micro_batch, rows_here) * tokens_per_row
     sharded = num_launched() if os.environ.get("ACCELERATE_USE_FSDP") == "true" else 1
-    bytes_per_weight = (16 if recipe.optim.name == "adamw" else 12) / sharded
+    bytes_per_weight = ((16 if recipe.optim.name == "adamw" else 12) + (4 if train.average else 0)) / sharded
     kept = config.hidden_size
     if not train.gradient_checkpointing:
         kept += 3 * config.hidden_size + config.intermediate_size

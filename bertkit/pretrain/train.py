@@ -27,6 +27,7 @@ from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places, re
 from bertkit.run.log import RunLog
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
+from bertkit.run.optim.average import average_weights, averaged
 from bertkit.run.peak import count_flops, share_of_peak
 from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, wrap
 from bertkit.run.room import check_disk, free_memory
@@ -82,6 +83,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
         batches_of_steps = load_budget(recipe, data, objective, trainable, state, rules, log)
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last, improved = state.step == rules.total_steps, False
+            average_weights(trainable.optimizers, state.step, rules.total_steps, recipe.train.average)
             if not result.stop and (last or _due(state.step, recipe.eval.every)):
                 scores = evaluate(held_out, trainable, log, state.step, "eval")
                 improved = scores is not None and state.note_score(-scores["loss"])
@@ -98,7 +100,8 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
         evaluate(old_domain, trainable, log, state.step, "old_domain")
         plan = make_plan(recipe, data, read_lengths(run.folder))
         epochs = plan.rows_before_step(state.step) / len(data.train)
-        export(recipe, data, objective, trainable, state, epochs, scores)
+        with averaged(trainable.optimizers):
+            export(recipe, data, objective, trainable, state, epochs, scores)
         log.say(f"done after {state.seconds / 60:.1f} minutes of training; the model is in {run.folder / EXPORT}")
         run.accelerator.wait_for_everyone()
     return 0
@@ -146,7 +149,7 @@ def evaluate(score: Scorer | None, trainable: Trainable, log: RunLog, step: int,
     """Scores on held-out rows, written down and told; None where there is nothing to score."""
     if score is None:
         return None
-    with evaluating(trainable) as evaluation:
+    with averaged(trainable.optimizers), evaluating(trainable) as evaluation:
         scores = score(evaluation)
     shown = {"loss": ".4f", "perplexity": ".2f", "accuracy": ".1%"}
     numbers = "  ".join(f"{name} {scores[name]:{form}}" for name, form in shown.items() if name in scores)

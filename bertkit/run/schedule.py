@@ -29,7 +29,7 @@ class StepRules:
 
 def lr_share(step: int, total_steps: int, config: OptimConfig) -> float:
     """The learning rate of a step (0 to total_steps - 1) as a share of its highest value."""
-    warmup_steps = round(config.warmup * total_steps)
+    warmup_steps = count_warmup(total_steps, config)
     if step < warmup_steps:
         return (step + 1) / (warmup_steps + 1)
     if config.schedule == "wsd":
@@ -40,6 +40,11 @@ def lr_share(step: int, total_steps: int, config: OptimConfig) -> float:
     done = min(max(done, 0.0), 1.0)
     left = (1 + math.cos(math.pi * done)) / 2 if config.schedule == "cosine" else 1 - done
     return config.final_lr + (1 - config.final_lr) * left
+
+
+def count_warmup(total_steps: int, config: OptimConfig) -> int:
+    """Steps in which the learning rate rises."""
+    return round(config.warmup * total_steps) if config.warmup_steps is None else config.warmup_steps
 
 
 def batch_stages(total_steps: int, config: TrainConfig) -> tuple[tuple[int, int], ...]:

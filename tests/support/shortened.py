@@ -117,6 +117,9 @@ def short(arguments: list[str]) -> list[str]:
     verb, *rest = arguments
     if verb == "finetune":
         return [*arguments, *_LABELED]
+    if verb == "anneal":
+        # The checkpoints of a short run are its last step.
+        return ["anneal", rest[0], "--steps", "2", *_without_flags(rest[1:], "--steps", "--minutes", "--from")]
     if verb not in ("pretrain", "ablate"):
         return arguments
     appended = _CONTINUED if rest[0] == "continued" else _NARROW
@@ -124,4 +127,10 @@ def short(arguments: list[str]) -> list[str]:
     if any(word.startswith("data.prepared=") for word in rest):
         # Prepared rows have their length and their tokenizer.
         appended = [word for word in appended if not word.startswith(("data.", "tokenizer."))]
-    return [verb, *(word for word in rest if not word.startswith(BUDGETS)), *appended]
+    return [verb, *(word for word in rest if not word.startswith((*BUDGETS, "optim.warmup_steps="))), *appended]
+
+
+def _without_flags(words: list[str], *flags: str) -> list[str]:
+    """The words without these flags and their values."""
+    pairs = zip(words, ["", *words], strict=False)
+    return [word for word, before in pairs if word not in flags and before not in flags]
