@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bertkit.finetune.clinic.suspects import TIMES
 from bertkit.report.markup import Html, join, table, tag
 from bertkit.report.page import document, section, write_page
 from bertkit.terminal import printable
@@ -26,15 +27,15 @@ def write_errors_page(path: Path, found: dict[str, Any], sources: Sequence[str])
         tag("p", _ABOUT, class_="about"),
     )
     units = [_unit(unit, [record for record in found["suspects"] if record["unit"] == unit]) for unit in found["units"]]
-    main = tag("main", _confusions(found["confusions"]), units, id="content")
+    main = tag("main", units, _confusions(found["confusions"]), id="content")
     footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
     write_page(path, document("Labels likely wrong – bertkit", join(header, main, footer), {}, []))
 
 
 _ABOUT = (
     "Every sentence was judged by a model that had not seen it. Listed are the labels with which it does not agree, "
-    "the least probable first. ● marks what is likely wrong: the model is as "
-    "sure of its suggestion as it usually is where people gave that label. It may be the model that is mistaken."
+    f"the least probable first. ● marks what is likely wrong: the suggestion is {TIMES} times as probable. It may "
+    "be the model that is mistaken."
 )
 
 
@@ -46,7 +47,9 @@ def _confusions(confusions: list[list[Any]]) -> Html | None:
         for unit, given, suggested, count in confusions
     ]
     about = tag("p", "Of what is likely wrong, the most frequent first.", class_="about")
-    return section("Labels confused", about, table("Labels confused", _CONFUSED, rows), id="confused")
+    return section(
+        "Labels confused", about, table("Labels confused", _CONFUSED, rows, class_="settings"), id="confused"
+    )
 
 
 _CONFUSED = ["given", "suggested", "", "count"]
