@@ -1,6 +1,5 @@
 """What fine-tuning begins with: a tokenizer and a model, pretrained or from scratch in a given shape."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from data_pipelines import durable
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.masks.keyed import fold
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.digest import files_hash
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from data_pipelines.vocab.units import unit_tokenizer
@@ -127,7 +127,7 @@ def find_start(given: Given | None, like: str, task: Task, labeled: Labeled, fol
         labels = [labeled.labels] if labeled.labels else []
         return HEADS[head](model.encoder, *labels, head_seed)
 
-    fingerprint = _sha256(given.folder.glob("*.safetensors")) if given is not None and given.trained else ""
+    fingerprint = files_hash(given.folder.glob("*.safetensors")) if given is not None and given.trained else ""
     return Start(tokenizer, config, build, fingerprint)
 
 
@@ -165,12 +165,3 @@ def _make_tokenizer(vocabulary: Vocabulary, config: TokenizerConfig, folder: Pat
 
 def _line(sentence: Sentence) -> str:
     return " ".join(" ".join(sentence.words).split())
-
-
-def _sha256(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(paths):
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

@@ -91,7 +91,7 @@ def start_tuning(
 def connect(recipe: FinetuneRecipe, run: Run, start: Start, facts: dict[str, Any]) -> Accelerator:
     """All ranks, which have found the same, with room enough for the model."""
     accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
-    check_same_start(accelerator, recipe, facts)
+    check_same_start(accelerator, recipe, lambda: facts)
     num_parameters = sum(param.numel() for param in outline_encoder(start.config).parameters())
     check_memory({"model.init" if recipe.model.init else "model.like": 12 * num_parameters}, accelerator.device)
     check_disk(run.folder, num_parameters)

@@ -31,7 +31,7 @@ from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import Rows, open_rows
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import check_unchanged, fingerprint_sources, read_documents
-from data_pipelines.text.digest import check_hashes, file_hash
+from data_pipelines.text.digest import check_hashes, file_hash, files_hash
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.extend import extend_tokenizer
 from data_pipelines.vocab.tokenizer import Tokenizer, check_no_gaps, load_tokenizer, train_tokenizer
@@ -58,6 +58,12 @@ class PretrainingData(NamedTuple):
         """What must be the same when a run resumes."""
         text = {} if self.corpus is None else {"corpus": self.corpus}
         return text | {"tokenizer": self.tokenizer.fingerprint, "rows": self.train.fingerprint}
+
+    def facts_of_ranks(self) -> dict[str, Any]:
+        """What must be the same on every rank."""
+        init = None if self.init is None else files_hash(self.init.glob("*.safetensors"))
+        old_domain = None if self.old_domain is None else self.old_domain.fingerprint
+        return self.facts() | {"init": init, "old_domain": old_domain}
 
 
 def open_data(

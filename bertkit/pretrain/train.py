@@ -46,7 +46,7 @@ def pretrain(recipe: Recipe) -> int:
         data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=run.is_first)
         check_facts(run.folder, data.facts())
         run.connect(recipe.train.precision, recipe.run.trackers)
-        check_same_start(run.accelerator, recipe, data.facts())
+        check_same_start(run.accelerator, recipe, data.facts_of_ranks)
         return train(recipe, data, run)
 
 

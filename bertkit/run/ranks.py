@@ -21,10 +21,19 @@ from data_pipelines.table import nearest
 
 Value = TypeVar("Value")
 
-# Where things lie, and how a rank reads and logs, is each rank's own; what data holds is told by facts.
-_OWN = {"run.dir", "run.num_workers", "run.log_every", "run.trackers", "data.corpus", "data.prepared", "data.cache_dir"}
-_OWN |= {"data.train", "data.dev", "data.test", "model.init", "model.like", "model.old_domain", "tokenizer.path"}
-_FACTS = {"corpus": "data.corpus", "labeled": "data.train", "rows": "the prepared rows", "init": "model.init"}
+OF_EACH_RANK = {
+    *("run.dir", "run.num_workers", "run.log_every", "run.trackers"),
+    *("data.corpus", "data.prepared", "data.cache_dir", "data.train", "data.dev", "data.test"),
+    *("model.init", "model.old_domain", "tokenizer.path"),
+}
+"""Where things lie, and how a rank reads and logs, is each rank's own; what data and models hold is told by facts."""
+_FACTS = {
+    "corpus": "data.corpus",
+    "labeled": "data.train",
+    "rows": "the prepared rows",
+    "init": "model.init",
+    "old_domain": "model.old_domain",
+}
 
 _SUPPORTED = {
     DistributedType.NO,
@@ -203,12 +212,12 @@ def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:
     return json.loads(bytes(data.tolist()))
 
 
-def check_same_start(accelerator: Accelerator, recipe: Any, facts: dict[str, Any]) -> None:
+def check_same_start(accelerator: Accelerator, recipe: Any, facts: Callable[[], dict[str, Any]]) -> None:
     """Refuse ranks that were started with another recipe, other data or other code than the first, on every rank."""
     if accelerator.num_processes == 1:
         return
-    mine = {key: value for key, value in flat_values(recipe).items() if key not in _OWN}
-    mine |= {_FACTS.get(key, key): value for key, value in facts.items()} | {"the code": _code_version()}
+    mine = {key: value for key, value in flat_values(recipe).items() if key not in OF_EACH_RANK}
+    mine |= {_FACTS.get(key, key): value for key, value in facts().items()} | {"the code": _code_version()}
     first = agree_on(accelerator, mine)
     differences = [
         f"{key} is {_short(first.get(key))} on rank 0 and {_short(mine.get(key))} on rank {accelerator.process_index}"

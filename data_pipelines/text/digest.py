@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,17 @@ def text_hash(text: str, purpose: str) -> int:
 
 
 def file_hash(path: Path) -> str:
-    """The sha256 of a file, read in blocks."""
+    """The sha256 of a file."""
+    return files_hash([path])
+
+
+def files_hash(paths: Iterable[Path]) -> str:
+    """The sha256 of what these files hold, one after the other by their names."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()
 
 

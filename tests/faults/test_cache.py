@@ -6,9 +6,9 @@ import shutil
 import signal
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
+from damaging import DAMAGES, damage
 from grammar import write_corpus
 from runs import EVERY, Home, start
 
@@ -16,24 +16,6 @@ from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
 from bertkit.pretrain.data import open_data
 from data_pipelines.rows.shards import FILES
-
-DAMAGES = ("bit", "zeros", "cut", "longer", "gone")
-
-
-def damage(path: Path, how: str, rng: random.Random) -> None:
-    data = bytearray(path.read_bytes())
-    if how == "bit":
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    elif how == "zeros":
-        place = max(i for i, byte in enumerate(data) if byte)
-        data[place : place + 1] = bytes(1)
-    elif how == "cut":
-        del data[rng.randrange(len(data)) :]
-    elif how == "longer":
-        data += b"\0"
-    path.unlink()
-    if how != "gone":
-        path.write_bytes(data)
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,12 @@ import shutil
 import signal
 from functools import partial
 
+import disagreeing
 import pytest
 from grammar import write_corpus
+from processes import start_ranks
 from runs import EVERY, final_state, kill_before_step, start
+from telling import tells
 
 from bertkit.cli import main
 
@@ -45,6 +48,23 @@ def test_ranks_that_were_started_differently_are_refused(home, tmp_path, tried, 
     assert "on rank 0 and" in run.said()
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
     tried()
+
+
+@pytest.mark.parametrize(
+    "names", [["ner"], pytest.param(["ner", "bert-mini", "modernbert-mini"], marks=pytest.mark.faults)]
+)
+def test_every_key_that_ranks_have_unlike_is_named(tried, names):
+    """Row 28: every key of a recipe, but those that say where things lie and how a rank reads and logs."""
+    ranks = start_ranks([disagreeing.__file__, *names], 2)
+    outputs = [rank.communicate(timeout=1200) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    first, last = json.loads(outputs[0][0])
+    assert len(first) > 40 * len(names)
+    for named, message in first.items():
+        key = named.partition(" ")[2]
+        assert tells(message, f"{key} is … on rank 0 and … on rank 1"), named
+        assert last[named] == message
+        tried()
 
 
 @pytest.mark.parametrize("what", ["data.corpus", pytest.param("the code", marks=pytest.mark.faults)])

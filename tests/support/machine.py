@@ -1,8 +1,9 @@
-"""What a test may ask of the machine it runs on, however busy that is: processor time, and a port."""
+"""What a test may ask of the machine it runs on, however busy that is: processor time, a port, what still runs."""
 
 import os
 import socket
 from itertools import count
+from pathlib import Path
 
 _PORTS = count(10_000 + os.getpid() * 37 % 20_000)
 
@@ -23,3 +24,19 @@ def free_port() -> int:
                 continue
             return probe.getsockname()[1]
     raise AssertionError
+
+
+MARK = "BERTKIT_TEST"
+"""Environment variable of processes that a test starts, by which it finds what they started."""
+
+
+def marked(mark: str) -> list[str]:
+    """Processes that were started with this mark in their environment. One that ended has no environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:  # it ended meanwhile, or is somebody else's
+            continue
+    return found

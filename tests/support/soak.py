@@ -1,8 +1,10 @@
-"""Pretraining for as long as you like, under torchrun with one process or two, killed and stopped at random.
+"""Pretraining for as long as you like, under torchrun with one process or two, disturbed at random.
 
-`make soak MINUTES=60`. Rounds follow each other until the time is over; each is a run that is disturbed again and
-again and must end in the bits of one that nothing disturbed. Memory and open files of the training processes are
-looked at all the while: they must not grow from the first round to the last.
+`make soak MINUTES=60`. Rounds follow each other until the time is over; each is a run that is started again and again
+until it is finished, and must end in the bits of one that nothing disturbed. A start is ended by a kill of everything,
+of one rank or of a loader worker, by a signal to the launcher or to every process, or by its last step. Some starts
+must be refused: something of the cache is damaged, or the last rank was started with another recipe. Memory and open
+files of the training processes are looked at all the while: they must not grow from the first round to the last.
 """
 
 import argparse
@@ -20,13 +22,22 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from damaging import DAMAGES, damage
 from grammar import write_corpus
-from machine import free_port
+from machine import MARK, free_port, marked
 from runs import EVERY, ROOT, Home, final_state, newest, reached
 
 STEPS = 400
 """Long enough that a process that grows would be seen to grow."""
 CHANGES = (f"train.steps={STEPS}", "run.num_workers=1", "run.log_every=5", f"run.save_every={4 * EVERY}")
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ENDS = ("kill all", "kill one rank", "kill a worker", *(f"{number.name} to {whom}" for number in SIGNALS for whom in
+        ("the launcher", "every process")), "the last step", "the last step")  # fmt: skip
+DIFFERENT = ("run.seed=1", "optim.lr=0.004", "mask.rate=0.2", "train.clip_norm=0.5", "eval.every=7")
+REFUSED = ("rows/*/*-00000.*", "tokenizers/*/tokenizer*.json")
+"""What of the cache is refused where it is damaged."""
+REPAIRED = ("texts/*.json",)
+"""And what is found out again."""
 
 
 class Look(NamedTuple):
@@ -38,94 +49,162 @@ class Look(NamedTuple):
     step: int
 
 
+class Soak:
+    """What was seen so far."""
+
+    def __init__(self, place: Path, rng: random.Random):
+        self.place, self.rng = place, rng
+        self.home = Home(write_corpus(place / "text.txt", count=100), place / "cache")
+        self.ends: Counter[str] = Counter()
+        self.looks: list[Look] = []
+        self.lost: list[int] = []
+        self.wrong: list[str] = []
+        self.rounds = 0
+
+    def check(self, holds: bool, what: str) -> None:
+        if not holds:
+            say(f"WRONG: {what}\n{(self.place / 'log').read_text()[-4000:]}")
+            self.wrong.append(what)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as place:
-        return soak(Path(place), arguments.minutes, random.Random(arguments.seed))
+        return run_soak(Soak(Path(place), random.Random(arguments.seed)), arguments.minutes)
 
 
-def soak(place: Path, minutes: float, rng: random.Random) -> int:
+def run_soak(soak: Soak, minutes: float) -> int:
     begin = time.monotonic()
-    home = Home(write_corpus(place / "text.txt", count=100), place / "cache")
-    launch(home, place / "undisturbed", 1).wait()
-    expected = final_state(place / "undisturbed", STEPS)
+    launch(soak.home, soak.place / "undisturbed", 1).wait()
+    expected = final_state(soak.place / "undisturbed", STEPS)
     say(f"undisturbed: {STEPS} steps in {time.monotonic() - begin:.0f} s")
-    ends: Counter[str] = Counter()
-    looks: list[Look] = []
-    lost: list[int] = []
-    different = rounds = 0
     begin = time.monotonic()
-    while rounds == 0 or time.monotonic() - begin < 60 * minutes:
-        folder = place / f"round-{rounds}"
+    while soak.rounds == 0 or time.monotonic() - begin < 60 * minutes:
+        folder = soak.place / f"round-{soak.rounds}"
         while not (folder / "export").exists():
-            ends[disturb(home, folder, rounds, rng, looks, lost)] += 1
-        same = final_state(folder, STEPS) == expected
-        different += not same
-        rounds += 1
-        say(
-            f"round {rounds}: {'identical' if same else 'DIFFERENT'}; {sum(ends.values())} starts so far, "
-            f"{(time.monotonic() - begin) / 60:.1f} min"
-        )
+            how = soak.rng.choice((disturb, disturb, disturb, disturb, with_damage, with_disagreement))
+            soak.ends[how(soak, folder)] += 1
+        soak.check(final_state(folder, STEPS) == expected, f"round {soak.rounds} ended in other bits")
+        soak.rounds += 1
+        say(f"round {soak.rounds}: {sum(soak.ends.values())} starts so far, {(time.monotonic() - begin) / 60:.1f} min")
         shutil.rmtree(folder)
-    flat = summarise(rounds, different, ends, looks, lost, (time.monotonic() - begin) / 60)
-    return 1 if different or not flat else 0
+    flat = summarise(soak, (time.monotonic() - begin) / 60)
+    return 1 if soak.wrong or not flat else 0
 
 
-def disturb(home: Home, folder: Path, number: int, rng: random.Random, looks: list[Look], lost: list[int]) -> str:
+def disturb(soak: Soak, folder: Path) -> str:
     """Start with one process or two, let it be for a while, end it somehow; say how."""
-    ranks = rng.choice((1, 2))
-    how = rng.choice(("kill all", "kill one", "SIGTERM", "SIGINT", "finish"))
-    begun = newest(folder)
-    goal = begun + rng.randrange(1, STEPS // 2)
-    process = launch(home, folder, ranks)
-    while process.poll() is None and (how == "finish" or reached(folder) < goal):
+    rng = soak.rng
+    ranks, how, begun = rng.choice((1, 2)), rng.choice(ENDS), newest(folder)
+    goal = STEPS + 1 if how == "the last step" else begun + rng.randrange(1, STEPS // 2)
+    process = launch(soak.home, folder, ranks)
+    while process.poll() is None and reached(folder) < goal:
         time.sleep(0.25)
         step = reached(folder)
         if step > begun + 6 * EVERY:  # steps up to one interval may have been written down by the process before
-            for rank in training_processes(process.pid):
-                looks.extend(look(rank, number, step))
+            for rank in children(process.pid):
+                soak.looks.extend(look(rank, soak.rounds, step))
     if process.poll() is None:
-        found = training_processes(process.pid)
-        if how == "kill all":
-            # Each rank leads a group of its own: it and its loader workers.
-            for leader in (process.pid, *found):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(leader, signal.SIGKILL)
-        elif how == "kill one" and found:
-            os.kill(rng.choice(found), signal.SIGKILL)
-        else:
-            os.killpg(process.pid, signal.SIGINT if how == "SIGINT" else signal.SIGTERM)
-    elif how != "finish":
-        how = "finish"
-    code = process.wait(timeout=1800)
-    if how == "finish":
-        assert code == 0, (folder.parent / "log").read_text()[-4000:]
+        end(process, how, rng)
     else:
-        lost.append(max(0, reached(folder) - newest(folder)))
+        how = "the last step"
+    code = process.wait(timeout=1800)
+    if how == "the last step":
+        soak.check(code == 0, f"a start that nothing disturbed ended with {code}")
+    else:
+        soak.lost.append(max(0, reached(folder) - newest(folder)))
+        soak.check(soak.lost[-1] <= 4 * EVERY, f"{soak.lost[-1]} steps were lost after {how}")
+    check_ended(soak, how)
     return f"{how}, {ranks} process{'es' * (ranks > 1)}"
 
 
-def launch(home: Home, folder: Path, ranks: int) -> subprocess.Popen:
-    """`torchrun`, in a group of its own."""
+def end(process: subprocess.Popen, how: str, rng: random.Random) -> None:
+    """Kill or signal a launcher and what it started. Each rank leads a group of its own: it and its loader workers."""
+    ranks = children(process.pid)
+    workers = [worker for rank in ranks for worker in children(rank)]
+    whom: list[int] = {"kill one rank": ranks, "kill a worker": workers}.get(how, [])
+    number = signal.SIGKILL if how.startswith("kill") else getattr(signal, how.split()[0])
+    with contextlib.suppress(ProcessLookupError):
+        if whom:
+            os.kill(rng.choice(whom), number)
+        elif how.endswith("the launcher"):
+            os.kill(process.pid, number)
+        else:
+            for leader in (process.pid, *ranks):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(leader, number)
+
+
+def with_damage(soak: Soak, folder: Path) -> str:
+    """Start with something of the cache damaged, and put it back."""
+    rng, cache = soak.rng, soak.home.cache
+    repaired = rng.random() < 0.2
+    paths = [path for pattern in (REPAIRED if repaired else REFUSED) for path in sorted(cache.glob(pattern))]
+    path, how = rng.choice(paths), rng.choice(DAMAGES[:4])
+    data, begun = path.read_bytes(), newest(folder)
+    damage(path, how, rng)
+    what = f"{path.relative_to(cache)} ({how})"
+    if repaired:
+        ended = disturb(soak, folder)
+        return f"{ended}, a note of the text damaged"
+    refuse(soak, folder, rng.choice((1, 2)), path.name, what)
+    path.write_bytes(data)
+    soak.check(newest(folder) == begun, f"trained on {what}")
+    return "refused: the cache was damaged"
+
+
+def with_disagreement(soak: Soak, folder: Path) -> str:
+    """Start the last of two ranks with another recipe."""
+    other, begun = soak.rng.choice(DIFFERENT), newest(folder)
+    refuse(soak, folder, 2, f"{other.partition('=')[0]} is ", f"ranks that differ in {other}", last=other)
+    soak.check(newest(folder) == begun, f"trained with {other} on one rank")
+    return "refused: the ranks disagreed"
+
+
+def refuse(soak: Soak, folder: Path, ranks: int, told: str, what: str, last: str = "") -> None:
+    """A start that must end by itself, before any step, with a message."""
+    log = soak.place / "log"
+    before, size = reached(folder), log.stat().st_size
+    process = launch(soak.home, folder, ranks, last)
+    code = process.wait(timeout=1800)
+    soak.check(code != 0, f"accepted: {what}")
+    soak.check(told.encode() in log.read_bytes()[size:], f"not named: {what}")
+    soak.check(reached(folder) <= before, f"trained on: {what}")
+    check_ended(soak, what)
+
+
+def check_ended(soak: Soak, what: str) -> None:
+    deadline = time.monotonic() + 60
+    while (left := marked(str(soak.place))) and time.monotonic() < deadline:
+        time.sleep(0.25)
+    soak.check(not left, f"processes lived on after {what}")
+
+
+def launch(home: Home, folder: Path, ranks: int, last: str = "") -> subprocess.Popen:
+    """`torchrun`, in a group of its own; the last rank may have a further argument."""
     launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={ranks}", f"--master_port={free_port()}"]
+    command = ["-m", "bertkit", *home.argv(folder, *CHANGES)]
+    if last:
+        script = f'[ $RANK = {ranks - 1} ] && set -- "$@" {last}; exec "$0" "$@"'
+        command = ["--no-python", "sh", "-c", script, sys.executable, *command]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     with open(home.corpus.parent / "log", "ab") as log:
         return subprocess.Popen(
-            [sys.executable, *launcher, "-m", "bertkit", *home.argv(folder, *CHANGES)],
-            env=environment,
+            [sys.executable, *launcher, *command],
+            env=environment | {MARK: str(home.corpus.parent)},
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
 
 
-def training_processes(launcher: int) -> list[int]:
-    """The ranks that a launcher started; not their loader workers."""
+def children(pid: int) -> list[int]:
+    """Of a launcher its ranks, of a rank its loader workers."""
     try:
-        return [int(pid) for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
 
@@ -141,16 +220,17 @@ def look(pid: int, number: int, step: int) -> list[Look]:
     return [Look(number, megabytes, files, step)]
 
 
-def summarise(
-    rounds: int, different: int, ends: Counter[str], looks: list[Look], lost: list[int], minutes: float
-) -> bool:
+def summarise(soak: Soak, minutes: float) -> bool:
     """Say what was seen; whether memory and files stayed as they were."""
+    rounds, ends, looks = soak.rounds, soak.ends, soak.looks
     say("")
     say(f"soak of {minutes:.1f} minutes: {rounds} runs of {STEPS} steps, {sum(ends.values())} starts")
     for how, count in sorted(ends.items()):
         say(f"  ended by {how}: {count}")
+    different = sum("other bits" in what for what in soak.wrong)
     say(f"  final weights and optimizer state identical to the undisturbed run: {rounds - different} of {rounds}")
-    say(f"  most steps lost at once: {max(lost, default=0)} (a checkpoint every {4 * EVERY})")
+    say(f"  anything else that was wrong: {[what for what in soak.wrong if 'other bits' not in what] or 'nothing'}")
+    say(f"  most steps lost at once: {max(soak.lost, default=0)} (a checkpoint every {4 * EVERY})")
     third = max(1, rounds // 3)
     first = [look for look in looks if look.round < third]
     last = [look for look in looks if look.round >= rounds - third]
