@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from bertkit.cli.answers import check_json, settle_json
 from bertkit.cli.plugins import import_plugins
+from bertkit.events import event, json_log
 from bertkit.terminal import DroppingStream, open_closed_streams, printable, silence_if_lost
 
 
@@ -72,6 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     with (
         contextlib.redirect_stderr(DroppingStream(stderr)),
         contextlib.redirect_stdout(stdout if prints else DroppingStream(stdout)),
+        json_log() if "--json-log" in argv else contextlib.nullcontext(),
     ):
         code = _answer(argv, prints)
     silence_if_lost(stdout)
@@ -87,17 +89,22 @@ def _answer(argv: list[str], prints: bool) -> int:
         return code
     except KeyboardInterrupt as stop:
         print(f"\nbertkit: interrupted{'; ' if stop.args else ''}{stop}", file=sys.stderr)
+        event("stopped", exit_code=130)
         return 130
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         if prints and isinstance(error, BrokenPipeError):  # the reader (head, less) has seen enough
             return 0
         if os.environ.get("BERTKIT_TRACEBACK"):
             raise
-        message = _told(error) if isinstance(error, OSError) else str(error)
+        code, message = _exit_code(error), _told(error) if isinstance(error, OSError) else str(error)
         if isinstance(error, ModuleNotFoundError):
             message += "; `pip install bertkit` brings what all verbs need"
         print(f"bertkit: {printable(message, lines=True)}", file=sys.stderr)
-        return _exit_code(error)
+        event("failed", exit_code=code, message=message)
+        return code
+    except Exception as error:  # ours to mend; Python shows where
+        event("failed", exit_code=1, message=f"{type(error).__name__}: {error}")
+        raise
 
 
 class Parser(argparse.ArgumentParser):
@@ -141,6 +148,7 @@ class Parser(argparse.ArgumentParser):
             match = nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
             message += f"; did you mean {match!r}?" if match else ""
         print(f"{self.prog}: {printable(message, lines=True)}\nTry '{self.prog} --help'.", file=sys.stderr)
+        event("failed", exit_code=2, message=message)
         raise SystemExit(2)
 
 

@@ -83,7 +83,10 @@ def add_recipe_arguments(
     """A recipe, changes to it, and help that lists both. `names` are the tables of keys whose values are rows."""
     parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
     parser.add_argument("changes", metavar="key=value", nargs="*", help=f"changes to the recipe, such as {example}")
-    parser.add_argument("--print-config", action="store_true", help="print the resolved recipe and do nothing else")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--print-config", action="store_true", help="print the resolved recipe and do nothing else")
+    about = "print one JSON object for each event, for a supervisor; all other text goes to standard error"
+    output.add_argument("--json-log", action="store_true", help=about)
     parser.epilog = _recipes_and_keys(recipe, verb, names)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from bertkit.config.finetune import FinetuneRecipe
+from bertkit.events import event, events_about
 from bertkit.finetune.batches import training_batches
 from bertkit.finetune.checks import check_finetune
 from bertkit.finetune.evaluation import evaluate
@@ -53,14 +54,25 @@ def finetune(recipe: FinetuneRecipe) -> int:
         data = make_tuning_data(TASKS[recipe.task], labeled, start, recipe.data)
         steps = fix_steps(folder, facts, data, recipe.train, accelerator)
         for seed in recipe.run.seeds:
-            exit_code = train_seed(recipe, data, steps, seed, run)
+            with events_about(seed=seed):
+                exit_code = train_seed(recipe, data, steps, seed, run)
             if exit_code:
                 return exit_code
         run.steps_done()
         if accelerator.is_main_process:
-            print_results(data.task, summarise(recipe, data, steps))
+            results = summarise(recipe, data, steps)
+            print_results(data.task, results)
+            _tell_supervisor(results)
         accelerator.wait_for_everyone()
     return 0
+
+
+def _tell_supervisor(results: dict[str, Any]) -> None:
+    for text in results["warnings"]:
+        event("warning", text=text)
+    scores = {part: results[part]["mean"] for part in ("dev", "test") if part in results}
+    named = {name: results[name] for name in ("score", "best_seed", "export")}
+    event("finished", **scores, **named, exit_code=0)
 
 
 @contextmanager
@@ -78,7 +90,8 @@ def start_tuning(
         folder.mkdir(parents=True, exist_ok=True)
         if given is not None and recipe.train.adapts:
             run.say("adapting the encoder to the text of the training data")
-            given = adapt(recipe, given, labeled)
+            with events_about(stage="adapting"):
+                given = adapt(recipe, given, labeled)
         start = find_start(given, recipe.model.like, task, labeled, folder, run.say)
         tokenizer = start.tokenizer.fingerprint
         facts = {"labeled": labeled.fingerprint, "tokenizer": tokenizer, "init": start.fingerprint, **further}
@@ -135,7 +148,7 @@ def train_model(
     eval_every = max(1, math.ceil(len(rows) / steps.batch) // recipe.eval.per_epoch)
     deciding = data.task.deciding(data.labeled)
     with _open_log(recipe, model, state, rules, folder, run) as log:
-        log.say(_greeting(recipe, data, steps, seed, state.step))
+        log.begin(_greeting(recipe, data, steps, seed, state.step))
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last = state.step == steps.total
             evaluated = bool(data.rows["dev"]) and not result.stop and (last or state.step % eval_every == 0)
@@ -146,7 +159,7 @@ def train_model(
             if last or evaluated or result.stop or state.step % recipe.run.save_every == 0:
                 save(folder, state, trainable, recipe.run.keep)
             if result.stop:
-                log.say(f"stopped after step {state.step} of seed {seed}; the same command resumes from here")
+                log.stop(f" of seed {seed}", run.exit_code)
                 return run.exit_code
             if out_of_patience() and not last:
                 break

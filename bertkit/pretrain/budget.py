@@ -77,7 +77,7 @@ def load_budget(
         lengths.append((border, agree_on(trainable.accelerator, total)))
         _write_down(recipe, lengths, log, trainable.accelerator.is_main_process)
     elif minutes is not None and state.step == 0:
-        _advise_if_few(planned, log)
+        _advise_if_few(planned, log, state.step)
     plan, ends = make_plan(recipe, data, lengths), [*(first for first, _ in lengths[1:]), lengths[-1][1]]
     for (first, total), end in zip(lengths, ends, strict=True):
         if state.step < end:
@@ -169,12 +169,13 @@ def _write_down(recipe: Recipe, lengths: Lengths, log: RunLog, is_first: bool) -
     told = abs(total - planned) > _WORTH_TELLING * planned
     text = f"step {step}  {total} steps fit train.minutes={recipe.train.minutes:g}, where {planned} were expected"
     log.record("budget", step, {"planned_steps": planned, "total_steps": total}, text if told else "")
-    _advise_if_few(total, log)
+    _advise_if_few(total, log, step)
 
 
-def _advise_if_few(total_steps: int, log: RunLog) -> None:
+def _advise_if_few(total_steps: int, log: RunLog, step: int) -> None:
     if total_steps < _FEW_STEPS:
-        log.say(
-            f"advice: {total_steps} steps are far below what a recipe is made for; a machine that does nothing else, "
+        advice = (
+            f"{total_steps} steps are far below what a recipe is made for; a machine that does nothing else, "
             "a larger train.minutes or a smaller train.global_batch gives more"
         )
+        log.record("advice", step, {"text": advice}, f"advice: {advice}")

@@ -64,7 +64,8 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     state = resume(run.folder, trainable, LoopState(seconds=start_seconds))
     if state.step >= total_steps and (run.folder / EXPORT).is_dir():
         run.steps_done()
-        run.say(f"{run.folder} is finished: {state.step} steps; the model is in {run.folder / EXPORT}")
+        text = f"{run.folder} is finished: {state.step} steps; the model is in {run.folder / EXPORT}"
+        run.say(text, "finished", step=state.step, export=str(run.folder / EXPORT), exit_code=0)
         return 0
 
     held_out, old_domain = (
@@ -74,7 +75,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     pairs = pair_scorer(recipe, data, objective, bare)
     rules = StepRules(total_steps=total_steps, seed=recipe.run.seed, optim=recipe.optim, train=recipe.train)
     with open_log(recipe, objective, run, state, rules, flops) as log:
-        log.say(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
+        log.begin(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
         if state.step == 0:
             if note := new_head_note(data, bare):
                 log.say(note)
@@ -91,7 +92,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
             if last or improved or result.stop or _due(state.step, recipe.run.save_every):
                 save(run.folder, state, trainable, recipe.run.keep)
             if result.stop:
-                log.say(f"stopped after step {state.step}; the same command resumes from here")
+                log.stop("", run.exit_code)
                 return run.exit_code
 
         run.steps_done()
@@ -102,7 +103,8 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
         epochs = plan.rows_before_step(state.step) / len(data.train)
         with averaged(trainable.optimizers):
             export(recipe, data, objective, trainable, state, epochs, scores)
-        log.say(f"done after {state.seconds / 60:.1f} minutes of training; the model is in {run.folder / EXPORT}")
+        text = f"done after {state.seconds / 60:.1f} minutes of training; the model is in {run.folder / EXPORT}"
+        log.say(text, "finished", step=state.step, export=str(run.folder / EXPORT), exit_code=0)
         run.accelerator.wait_for_everyone()
     return 0
 

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bertkit.config.fields import build
+from bertkit.events import event
 from bertkit.run.folder import CHECKPOINTS, SAVED
 from bertkit.run.log import cut_metrics
 from bertkit.run.ranks import Trainable, agree_on
@@ -76,6 +77,7 @@ def save(folder: Path, state: LoopState, trainable: Trainable, keep: int) -> Non
             save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, best_step=state.best_step)
             if not (folder / CHECKPOINTS / SAVED).exists():
                 durable.replace_file(folder / CHECKPOINTS / SAVED, b"")
+            event("checkpoint", step=state.step, path=str(_folder_of(folder / CHECKPOINTS, state.step)))
         except OSError as error:
             problem = str(error)
     problem = agree_on(trainable.accelerator, problem)

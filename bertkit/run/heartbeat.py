@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import torch.distributed
 
+from bertkit.events import event
 from bertkit.run.folder import num_launched
 
 SILENT_BEATS = 40
@@ -105,6 +106,8 @@ def _wait_for(address: str, port: int) -> None:
 
 def _exit(lost: int) -> None:
     """Exits at once, as the main thread may be deep inside torch; every file on disk survives a kill."""
-    print(f"bertkit: rank {lost} was lost before the ranks were connected; its own output says why", file=sys.stderr)
+    message = f"rank {lost} was lost before the ranks were connected; its own output says why"
+    print(f"bertkit: {message}", file=sys.stderr)
+    event("failed", exit_code=1, message=message)
     sys.stderr.flush()
     os._exit(1)

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bertkit.events import event
 from bertkit.run.advice import Adviser
 from bertkit.run.schedule import StepRules
 from bertkit.run.state import LoopState
 from bertkit.run.step import StepResult
 from data_pipelines import durable
+
+_EVENTS = {"train": "step", "advice": "advice", "budget": "budget"}
+"""What a supervisor reads of the kinds of metrics.jsonl; the others are scores."""
 
 
 class RunLog:
@@ -46,13 +50,15 @@ class RunLog:
             self._loss_targets += result.num_targets
         else:
             self._skipped += 1
+            if self._folder is not None:
+                event("skipped", step=self._state.step, in_a_row=self._state.bad_steps)
         done = self._state.step
         if done % self._log_every == 0 or done in (self._rules.total_steps, self._first_step + 1):
             self._tell(done, result, lr)
             self._empty_window()
 
     def record(self, kind: str, step: int, values: dict[str, Any], text: str = "") -> None:
-        """One line of metrics.jsonl, the trackers, and a line for the reader where there is a text."""
+        """One line of metrics.jsonl, the trackers, an event, and a line for the reader where there is a text."""
         if self._folder is None:
             return
         line = durable.json_line({"kind": kind, "step": step, **values})
@@ -60,12 +66,28 @@ class RunLog:
         numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, (int, float))}
         if numbers:
             self._track(numbers, step)
+        name = _EVENTS.get(kind, "eval")
+        event(name, step=step, **({"kind": kind} if name == "eval" else {}), **values)
         if text:
             self.say(text)
 
-    def say(self, text: str) -> None:
+    def begin(self, text: str) -> None:
+        """Say what begins or resumes, before the first step."""
+        name, total_steps = "resume" if self._first_step else "start", self._rules.total_steps
+        self.say(text, name, run_dir=str(self._folder), step=self._first_step, total_steps=total_steps)
+
+    def stop(self, where: str, exit_code: int) -> None:
+        """Say that a signal stopped the run after a step that is saved."""
+        step = self._state.step
+        text = f"stopped after step {step}{where}; the same command resumes from here"
+        self.say(text, "stopped", step=step, exit_code=exit_code)
+
+    def say(self, text: str, name: str = "", /, **facts: Any) -> None:
+        """A line for the reader, and where it has a name an event."""
         if self._line is not None:
             self._line.say(text)
+            if name:
+                event(name, **facts)
 
     def __enter__(self) -> "RunLog":
         return self

@@ -22,6 +22,7 @@ import torch
 from accelerate import Accelerator
 
 from bertkit.cpu import make_ready
+from bertkit.events import event
 from bertkit.run.folder import LOCK, read_facts, write_recipe
 from bertkit.run.heartbeat import RankHeartbeat
 from bertkit.run.lock import locked
@@ -69,19 +70,22 @@ class Run:
         """Of a run that was asked to stop."""
         return self._signals.exit_code
 
-    def say(self, text: str) -> None:
-        """Tell people, once and not from every rank."""
+    def say(self, text: str, name: str = "", /, **facts: Any) -> None:
+        """Tell people, and where it has a name a supervisor, once and not from every rank."""
         if self.is_first:
             print(text, file=sys.stderr, flush=True)
+            if name:
+                event(name, **facts)
 
     def _warn_of_threads(self) -> None:
         """Another number of threads adds in another order, which rounds differently."""
         before, now = (read_facts(self.folder) or {}).get("threads"), torch.get_num_threads()
         if before not in (None, now) and self.accelerator.device.type == "cpu":
-            self.say(
-                f"warning: {self.folder} began with {before} threads and resumes with {now}, so its weights may differ "
+            text = (
+                f"{self.folder} began with {before} threads and resumes with {now}, so its weights may differ "
                 f"in the last bits; OMP_NUM_THREADS={before} keeps them"
             )
+            self.say(f"warning: {text}", "warning", text=text)
 
 
 @contextlib.contextmanager

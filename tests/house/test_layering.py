@@ -22,6 +22,7 @@ LEAVES = {
     "data_pipelines/bounds.py",
     "data_pipelines/durable.py",
     "bertkit/terminal.py",
+    "bertkit/events.py",
     "bertkit/cpu.py",
     "bertkit/graph.py",
 }
@@ -111,6 +112,7 @@ ROOMS = {
     **{leaf: [] for leaf in sorted(LEAVES)},
     "data_pipelines/bounds.py": ["data_pipelines/table.py"],
     "bertkit/terminal.py": ["rich"],
+    "bertkit/events.py": ["bertkit/terminal.py", "data_pipelines/durable.py"],
     "bertkit/cpu.py": ["torch"],
     "bertkit/graph.py": ["torch", "numpy"],
 }
