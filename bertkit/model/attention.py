@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.attention_tiles import as_band, cut, hidden
+from bertkit.model.attention_tiles import as_band, cut, hidden, needed
 
 log = logging.getLogger("bertkit")
 
@@ -43,8 +43,7 @@ def attention(
     in its sequence, but for that many tokens at the sequence's start. `dropout` falls on the attention weights and
     draws from torch's global generator.
     """
-    if window is not None and window >= max_seqlen - 1:
-        window = None
+    window = needed(window, max_seqlen)
     kernel = _varlen_kernel(qkv_T3HE, window)
     if kernel is not None:
         return _whole_pack(kernel, qkv_T3HE.unbind(1), cu_seqlens, max_seqlen, window, dropout, prefixes_S)
@@ -62,8 +61,7 @@ def attention_at(
     prefixes_S: Tensor | None = None,
 ) -> Tensor:
     """The same for some tokens only, (M, H, E): those at the ascending places `index_M` of the pack."""
-    if window is not None and window >= max_seqlen - 1:
-        window = None
+    window = needed(window, max_seqlen)
     kernel = _varlen_kernel(query_MHE, window)
     if kernel is not None:
         key, value = key_value_T2HE.unbind(1)

@@ -25,6 +25,13 @@ _EVERYTHING = -1
 """As a reach or a prefix: nothing is hidden by it."""
 
 
+def needed(window: int | None, max_seqlen: int) -> int | None:
+    """None where the window is wider than every sequence. An exported program does not ask: it is for any length."""
+    if window is None or torch.compiler.is_exporting() or window < max_seqlen - 1:
+        return window
+    return None
+
+
 class Tile(NamedTuple):
     """Neighbouring sequences of one length, or treated as one, and which of their queries see which of their keys."""
 

@@ -56,32 +56,44 @@ def pack(
             raise ValueError(
                 f"{name} must have the shape of input_ids, {tuple(input_ids_BL.shape)}, got {tuple(values.shape)}"
             )
+    # A compiler does not know what a mask holds: it is not checked there, and a row may be as long as it is padded.
+    compiling = torch.compiler.is_compiling()
     if attention_mask_BL is None:
         attended_BL = torch.ones_like(input_ids_BL, dtype=torch.bool)
     else:
         attended_BL = attention_mask_BL == 1
-        odd = attention_mask_BL[~attended_BL & (attention_mask_BL != 0)]
-        if len(odd):
-            raise ValueError(f"attention_mask must hold 1 for tokens and 0 for padding, got {odd[0].item()}")
+        if not compiling:
+            _check_values(attention_mask_BL, attended_BL)
     lengths_B = attended_BL.sum(dim=1, dtype=torch.int32)
     first_B = attended_BL.int().argmax(dim=1)
     index_T = attended_BL.flatten().nonzero().squeeze(1)
     row_T, column_T = index_T // input_ids_BL.shape[1], index_T % input_ids_BL.shape[1]
     position_T = column_T - first_B[row_T]
-    if bool((position_T >= lengths_B[row_T]).any()):
-        row = int(row_T[position_T >= lengths_B[row_T]][0])
-        raise ValueError(
-            f"attention_mask has a gap in row {row}; the attended tokens of a row must stand next to each other"
-        )
+    if not compiling:
+        _check_gaps(position_T >= lengths_B[row_T], row_T)
     cu_seqlens = torch.nn.functional.pad(lengths_B.cumsum(0, dtype=torch.int32), (1, 0))
     packed = Pack(
         input_ids=input_ids_BL.flatten()[index_T],
         position_ids=position_T,
         cu_seqlens=cu_seqlens,
-        max_seqlen=int(lengths_B.max()) if len(lengths_B) else 0,
+        max_seqlen=input_ids_BL.shape[1] if compiling else int(lengths_B.max()) if len(lengths_B) else 0,
         token_type_ids=None if token_type_ids_BL is None else token_type_ids_BL.flatten()[index_T],
     )
     return packed, index_T
+
+
+def _check_values(attention_mask_BL: Tensor, attended_BL: Tensor) -> None:
+    odd = attention_mask_BL[~attended_BL & (attention_mask_BL != 0)]
+    if len(odd):
+        raise ValueError(f"attention_mask must hold 1 for tokens and 0 for padding, got {odd[0].item()}")
+
+
+def _check_gaps(beyond_T: Tensor, row_T: Tensor) -> None:
+    if bool(beyond_T.any()):
+        raise ValueError(
+            f"attention_mask has a gap in row {int(row_T[beyond_T][0])}; the attended tokens of a row must stand next "
+            "to each other"
+        )
 
 
 def check_ids(name: str, ids_T: Tensor, size: int) -> None:
@@ -116,8 +128,9 @@ def only_at(batch: Packed, index_K: Tensor) -> Pack:
 
 def unpack(values_T: Tensor, index_T: Tensor, shape_BL: torch.Size) -> Tensor:
     """Put packed values (T, ...) back to their places in (B, L, ...); padding holds zeros."""
-    flat = values_T.new_zeros(shape_BL.numel(), *values_T.shape[1:])
-    return flat.index_copy(0, index_T, values_T).unflatten(0, tuple(shape_BL))
+    rows, length = shape_BL
+    flat = values_T.new_zeros(rows * length, *values_T.shape[1:])
+    return flat.index_copy(0, index_T, values_T).unflatten(0, (rows, length))
 
 
 def computed_packed(
