@@ -10,9 +10,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 def make_ready() -> None:
     """Call it before torch starts threads: they inherit what it sets."""
-    # Denormal numbers slow matrix products several times.
-    torch.set_flush_denormal(True)
+    flush_denormals()
     keep_freed_memory()
+
+
+def flush_denormals() -> None:
+    """Let numbers that are too small to be normal count as zero: a softmax is full of them, and they slow matrix
+    products several times."""
+    torch.set_flush_denormal(True)
 
 
 def keep_freed_memory() -> bool:

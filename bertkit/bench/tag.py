@@ -51,6 +51,7 @@ def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
 
 def _measure(name: str, folder: Path, sentences: list[str], against: str | None, quick: bool) -> Row:
     announce(name)
+    torch.set_flush_denormal(True)  # as `bertkit tag` does, for both sides
     tagger = Tagger.load(folder)
     num_words = sum(len(sentence.split()) for sentence in sentences)
     candidates: dict[str, Any] = {"ours": lambda: [tagging.tags for tagging in tagger.tag_all(sentences)]}

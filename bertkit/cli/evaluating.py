@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from bertkit.cli.answers import add_json, answer
-from bertkit.cli.models import MODEL, add_backend
+from bertkit.cli.models import MODEL, add_backend, only_for
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.evaluate.config import EvaluateConfig
 from data_pipelines.labels.config import TaggedConfig
@@ -89,7 +89,8 @@ def _evaluate_labeled(arguments: Namespace) -> None:
         raise ValueError(f"--worst must be at least 0, got {worst}")
     for source in arguments.corpus:
         check_source(source)
-    tagger = Tagger.load(arguments.model, backend=arguments.backend)
+    model = only_for(arguments.model, arguments.backend)
+    tagger = Tagger.load(model, backend=arguments.backend)
     remembered = {key: value for key, value in vars(tagger.reading.config).items() if not hasattr(arguments, key)}
     found = score_labeled(tagger, arguments.corpus, from_flags(TaggedConfig, arguments, **remembered), worst)
     answer(arguments.json, found, lambda: print_evaluation(tagger.task, found))

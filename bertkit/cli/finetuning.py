@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer, check_json
-from bertkit.cli.models import MODEL, add_backend
+from bertkit.cli.models import MODEL, add_backend, only_for
 from data_pipelines.text.encodings import UTF_8, check_encoding
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def _tag(arguments: argparse.Namespace) -> None:
     from bertkit.finetune.predict.files import tag_files
     from bertkit.finetune.predict.tagger import Tagger
 
-    tagger = Tagger.load(arguments.model, arguments.device, arguments.backend, arguments.segmenter)
+    model = only_for(arguments.model, arguments.backend)
+    tagger = Tagger.load(model, arguments.device, arguments.backend, arguments.segmenter)
     form = (arguments.input, arguments.output, arguments.encoding, arguments.errors)
     if arguments.ask is None:
         tag_files(tagger, arguments.files, *form)
@@ -199,7 +200,7 @@ def _write(arguments: argparse.Namespace) -> None:
 
     given = {name: getattr(arguments, name) for name in ("passes", "beams", "best")}
     options = {name: value for name, value in given.items() if value is not None}
-    writer = Writer.load(arguments.model, arguments.device, **options)
+    writer = Writer.load(only_for(arguments.model), arguments.device, **options)
     form = (arguments.input, arguments.output, arguments.encoding, arguments.errors)
     tag_files(writer.tagger, arguments.files, *form)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer, json_lines
-from bertkit.hf.folder import BACKENDS, check_named, resolve
+from bertkit.hf.folder import BACKENDS, check_named, choose_backend, resolve
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.terminal import printable
 
@@ -88,6 +88,20 @@ def info(parser: ArgumentParser) -> Run:
 globals()["import"] = import_folder
 
 
+def only_for(model: str, backend: str = "torch") -> Path:
+    """The folder of a model, once this process, which is there for it alone, computes fast on a CPU."""
+    path = resolve(model)
+    if choose_backend(path, backend) == "torch":
+        from bertkit.cpu import flush_denormals
+
+        flush_denormals()
+    else:
+        from bertkit.hf.onnx import OnnxModel
+
+        OnnxModel.flushes_denormals = True
+    return path
+
+
 def _fill(arguments: Namespace) -> int:
     for name in ("top_k", "passes", "max_span"):
         if getattr(arguments, name) < 1:
@@ -96,7 +110,7 @@ def _fill(arguments: Namespace) -> int:
 
     from bertkit.evaluate.fill import FillMask
 
-    fill_mask = FillMask(arguments.model, arguments.backend)
+    fill_mask = FillMask.load(only_for(arguments.model, arguments.backend), arguments.backend)
     status = 0
     with json_lines(arguments.json) as answer_line:
         for number, line in _numbered(arguments.text):

@@ -134,7 +134,7 @@ def _pretrain(console: Console, recipe: Recipe) -> int:
             return code
 
     _stage(console, 5, "Let it fill masks.", "fill")
-    fill = FillMask(export)
+    fill = FillMask.load(export)
     for text in _MASKED:
         guesses = ", ".join(f"{guess.token} {guess.probability:.0%}" for guess in fill(text, top_k=3).masks[0])
         console.print(f"{text}\n     → {guesses}")

@@ -41,12 +41,19 @@ class Filled(NamedTuple):
 
 
 class FillMask:
-    """Fills the masks of a text: one at a time, each with those filled before it in view, or together."""
+    """Fills the masks of a text: one at a time, each with those filled before it in view, or together.
 
-    def __init__(self, folder: str | Path, backend: str = "auto"):
+    `FillMask.load(folder)("Paris is the [MASK] of France.").text`
+    """
+
+    @classmethod
+    def load(cls, folder: str | Path, backend: str = "auto") -> "FillMask":
         """Open a run, an export or a Hugging Face folder with a masked-LM head. `backend` names one of those that the
         folder has: torch, onnx or int8."""
-        path = resolve(folder)
+        return cls(folder, backend)
+
+    def __init__(self, folder: str | Path, backend: str = "auto"):
+        self.folder = path = resolve(folder)
         backend = choose_backend(path, backend)
         if backend == "torch":
             self.model, self._logits = open_torch(path)
@@ -82,6 +89,13 @@ class FillMask:
             scores = {n: self._fill(tried[n].replace(SPAN, MASK), 1, order, passes).score for n in lengths}
             text = tried[max(lengths, key=scores.__getitem__)]
         return self._fill(text, top_k, order, passes)
+
+    def __repr__(self) -> str:
+        config = self.model.config
+        return (
+            f"{type(self).__name__}({str(self.folder)!r}, {config.num_hidden_layers} layers of {config.hidden_size}, "
+            f"vocabulary of {self.vocab_size})"
+        )
 
     def _fill(self, text: str, top_k: int, order: Order, passes: int) -> Filled:
         ids_T = np.array(self.backend.encode(self._as_trained(text)).ids)
@@ -167,8 +181,6 @@ def open_torch(folder: Path) -> tuple[Any, Callable[[np.ndarray, list[int]], np.
     from bertkit.hf.models import load_with_head
     from bertkit.model.packing import pack
 
-    # Denormal numbers slow matrix products several times.
-    torch.set_flush_denormal(True)
     model = load_with_head(folder, "masked-lm")
 
     @torch.inference_mode()

@@ -5,9 +5,10 @@
 import json
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +46,9 @@ def open_graph(folder: Path, backend: str = "onnx", *kinds: str, remedy: str = "
 class OnnxModel:
     """A graph that bertkit wrote, with what it tells of itself."""
 
+    flushes_denormals: ClassVar[bool] = False
+    """Whether the thread that opens a graph takes denormal numbers for zero from then on; verbs set it for theirs."""
+
     def __init__(self, graph: Path | bytes, config: EncoderConfig):
         """`graph` is a file, or what one holds."""
         runtime = _onnxruntime()
@@ -56,8 +60,16 @@ class OnnxModel:
         options.add_session_config_entry("session.set_denormal_as_zero", "1")
         source = graph if isinstance(graph, bytes) else str(graph)
         name = "this graph" if isinstance(graph, bytes) else str(graph)
+
+        def open_session() -> Any:
+            return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
         try:
-            self._session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            if self.flushes_denormals:
+                self._session = open_session()
+            else:  # a session changes how the thread that opens it computes, so it is one that then ends
+                with ThreadPoolExecutor(1) as thread:
+                    self._session = thread.submit(open_session).result()
         except Exception as error:  # the runtime's errors have no common type
             raise ValueError(f"{name} cannot be opened by onnxruntime {runtime.__version__}: {error}") from None
         facts = self._session.get_modelmeta().custom_metadata_map.get(FACTS)

@@ -16,8 +16,8 @@ from bertkit.run.optim import build_optimizers
 ENTRIES = {
     "cpu": "from bertkit.cpu import make_ready as start",
     "pretrain and finetune": "from bertkit.run.start import start_run; start = start_run(None, None).__enter__",
-    "fill": "from bertkit.evaluate.fill import open_torch; start = lambda: open_torch('no such folder')",
-    "tag": "from bertkit.finetune.predict.backends import open_torch; start = lambda: open_torch('none', [], 'cpu')",
+    "fill": "from bertkit.cli import main; start = lambda: main(['fill', '--model', 'no-model', 'x'])",
+    "tag": "from bertkit.cli import main; start = lambda: main(['tag', '--model', 'no-model'])",
     "evaluate": "from bertkit.evaluate.folder import open_torch; start = lambda: open_torch('no such folder')",
     "bench": (
         "import bertkit.bench.step as step; step.WORKLOADS, step.matrix_peak = [], lambda: 1.0; "
@@ -27,7 +27,10 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_denormal_numbers_are_flushed_in_every_thread_before_anything_is_computed(entry):
+def test_denormal_numbers_are_flushed_in_every_thread_before_anything_is_computed(entry, tmp_path):
+    (tmp_path / "no-model").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "no-model" / name).write_text("{}")
     code = f"""
 import contextlib, torch
 torch.set_num_threads(2)
@@ -37,7 +40,7 @@ with contextlib.suppress(Exception):
 small = torch.full((2**20,), 1e-30)
 print(int((small * 1e-10).count_nonzero()))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert done.stdout.split() == ["0"], done.stderr
 
 

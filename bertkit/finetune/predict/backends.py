@@ -40,12 +40,8 @@ def asking_graph(model: OnnxModel, max_tokens: int = MAX_TOKENS) -> Ask:
 
 
 def open_torch(folder: Path, kinds: Iterable[str], device: str) -> tuple[Any, Ask]:
-    import torch
-
     from bertkit.finetune.batches import asking
     from bertkit.hf.models import load_with_head
 
-    # A softmax is full of numbers too small to be normal, which slow matrix products on a CPU several times.
-    torch.set_flush_denormal(True)
     model = load_with_head(folder, *kinds, remedy="fine-tune it first")
     return model, asking(model.to(device).target_logits, device)

@@ -34,7 +34,7 @@ class Tagger:
         return cls(folder, device, backend, segmenter)
 
     def __init__(self, folder: str | Path, device: str = "cpu", backend: str = "auto", segmenter: str = ""):
-        path = resolve(folder)
+        self.folder = path = resolve(folder)
         settings = read_settings(path)
         if segmenter:
             settings["split"] = SplitRule(segmenter=segmenter).to_json()
@@ -52,6 +52,10 @@ class Tagger:
         form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
         self.form = form._replace(context=CONTEXT in settings)
         self.task = self.task.bound(self.task, tokenizer, self.form, settings)
+
+    def __repr__(self) -> str:
+        shown = ", ".join([*self.labels[:8], *(["..."] if len(self.labels) > 8 else [])])
+        return f"{type(self).__name__}({str(self.folder)!r}, {self.task.pipeline}, {len(self.labels)} labels: {shown})"
 
     def tag(self, text_or_words: Any) -> Any:
         """Tag a text, split into words as the training data was, or words that are split already."""
