@@ -22,16 +22,16 @@ _ROW_PER_TOKEN = ("tokens.weight", "decoder_weight", "decoder_bias")
 
 def build_model(recipe: Recipe, data: PretrainingData, objective: Objective) -> nn.Module:
     """What is trained, as it is at step 0."""
+    encoder_seed, head_seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
     start: Model
     if data.init is not None:
-        start, seed = import_model(data), 0
+        start = import_model(data)
     else:
         config = recipe.model.encoder_config(data.tokenizer.vocab_size, data.tokenizer.special.pad_id)
-        encoder_seed, seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
         start = build_encoder(config, encoder_seed)
         check_exportable(start)
     start.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
-    return objective.make_model(start, seed)
+    return objective.make_model(start, head_seed)
 
 
 def new_head_note(data: PretrainingData, model: nn.Module) -> str | None:
