@@ -1,10 +1,23 @@
 """Where words start: told by the vocabulary, by the tokenizer or by a segmenter."""
 
+import argparse
+import collections
+import decimal
+import email.message
+import inspect
+import json
+import logging
+import re
+import statistics
+import subprocess
+import textwrap
+
 import numpy as np
 import pytest
 from grammar import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
@@ -95,6 +108,41 @@ def test_chinese_in_bytes_is_not_one_giant_word(tmp_path, vocab_size):
     starts = word_table(vocabulary, size).starts(ids)
     assert [encoding.offsets[i] for i in np.flatnonzero(starts)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert np.array_equal(ideograph_starts(vocabulary, size)[ids], starts)
+
+
+def real_text() -> list[str]:
+    """What the standard library says of itself."""
+    modules = (argparse, collections, decimal, email.message, json, logging, re, statistics, subprocess, textwrap)
+    members = [member for module in modules for member in (module, *vars(module).values())]
+    return sorted({doc for member in members if len(doc := inspect.getdoc(member) or "") > 80})
+
+
+def kind(char: str) -> str:
+    return "letter" if char.isalpha() else "digit" if char.isnumeric() else "other"
+
+
+@pytest.mark.parametrize("model", ["unigram", "bpe"])
+def test_words_of_a_metaspace_vocabulary_end_at_spaces_and_where_kinds_of_characters_meet(model):
+    texts = [*documents(100), *real_text()]
+    backend = Tokenizer(models.Unigram() if model == "unigram" else models.BPE())
+    backend.normalizer = normalizers.Replace(Regex(r"\s+"), " ")  # as SentencePiece does
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer if model == "unigram" else trainers.BpeTrainer
+    backend.train_from_iterator(texts, trainer(vocab_size=1500, special_tokens=["<unk>"], show_progress=False))
+    table = word_table(backend.get_vocab(), backend.get_vocab_size())
+    agreeing = by_word_ids = tokens = 0
+    for text in texts:
+        encoding = backend.encode(text)
+        found, wanted = table.starts(np.array(encoding.ids)), starts_from_word_ids(encoding.word_ids)
+        by_word_ids += (found == wanted).sum()
+        for place, (start, _) in enumerate(encoding.offsets):
+            if start and not text[start].isspace() and not text[start - 1].isspace():
+                wanted[place] |= kind(text[start]) != kind(text[start - 1])
+        agreeing += (found == wanted).sum()
+        tokens += len(found)
+    assert tokens > 20_000
+    assert agreeing >= 0.995 * tokens
+    assert by_word_ids >= 0.8 * tokens
 
 
 def test_a_chinese_token_of_a_sentencepiece_vocabulary_is_a_word():
