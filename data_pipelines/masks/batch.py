@@ -1,5 +1,6 @@
 """The packed batch: what every collator hands to an encoder."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -39,7 +40,7 @@ class PackedBatch:
     target_draws: Any = None
     """(M,) a random number in [0, 1) for each position, where something is drawn to stand there."""
 
-    def to(self, device, non_blocking: bool = False) -> "PackedBatch":
+    def to(self, device: Any, non_blocking: bool = False) -> "PackedBatch":
         """What a model reads on the device; how a target was masked stays where it is."""
         here = {"target_kind": self.target_kind, "target_starts_word": self.target_starts_word}
         alone = replace(self, target_kind=None, target_starts_word=None)
@@ -48,7 +49,7 @@ class PackedBatch:
     def pin_memory(self) -> "PackedBatch":
         return self.map(lambda tensor: tensor.pin_memory())
 
-    def map(self, function) -> "PackedBatch":
+    def map(self, function: Callable[[Any], Any]) -> "PackedBatch":
         """The batch with every array replaced by what the function makes of it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: value for name, value in values.items() if value is not None and name != "max_seqlen"}

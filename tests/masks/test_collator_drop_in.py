@@ -5,6 +5,7 @@ import pytest
 import torch
 from collating import PLAIN, backend, examples, restored, transformers_tokenizer
 
+from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
 
 
@@ -65,3 +66,20 @@ def test_it_means_what_the_collator_of_transformers_means():
         assert abs(chosen.float().mean().item() - 0.15 * 100 / 102) < 0.01
         assert abs((batch["input_ids"][chosen] == 4).float().mean().item() - 0.8) < 0.03
     assert set(ours) <= set(theirs) | {"labels"}
+
+
+def test_accelerate_dispatches_padded_batches_and_says_that_it_cannot_cut_a_pack():
+    accelerate = pytest.importorskip("accelerate")
+    from torch.utils.data import DataLoader
+
+    def batches(dispatch, **options):
+        collator = MaskingCollator(**PLAIN, seed=0, **options)
+        settings = accelerate.DataLoaderConfiguration(dispatch_batches=dispatch)
+        accelerator = accelerate.Accelerator(cpu=True, dataloader_config=settings)
+        return list(accelerator.prepare(DataLoader(examples(), batch_size=4, collate_fn=collator)))
+
+    for dispatched, own in zip(*(batches(dispatch) for dispatch in (True, False)), strict=True):
+        assert all(torch.equal(dispatched[name], own[name]) for name in own)
+    assert isinstance(batches(False, layout="packed")[0], PackedBatch)
+    with pytest.raises(TypeError, match="PackedBatch"):
+        batches(True, layout="packed")
