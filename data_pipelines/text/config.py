@@ -9,9 +9,10 @@ from data_pipelines.text.encodings import UTF_8, check_encoding
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     corpus: list[str]
-    """Files (.txt .jsonl .json .ndjson .csv .parquet, each also .gz), folders, globs or hf:NAME for a Hugging Face
-    dataset (hf:NAME:SPLIT, hf:NAME:SPLIT:CONFIG). Append @WEIGHT to use a source more or less often: books.txt@2
-    reads every document twice, web.txt@0.5 about every second one."""
+    """Files (.txt .jsonl .json .ndjson .csv .parquet, each also .gz), folders or globs, here or on a store (s3://,
+    gs://, hdfs://, https://), or hf:NAME for a Hugging Face dataset (hf:NAME:SPLIT, hf:NAME:SPLIT:CONFIG). Append
+    @WEIGHT to use a source more or less often: books.txt@2 reads every document twice, web.txt@0.5 about every second
+    one."""
 
     documents: Literal["blank-line", "line"] = "blank-line"
     """What separates documents in plain text: a blank line, or every line break."""
@@ -30,7 +31,7 @@ class CorpusConfig:
 
     def __post_init__(self):
         if not self.corpus:
-            raise ValueError("corpus names no source; give at least one file, folder, glob or hf:NAME")
+            raise ValueError("corpus names no source; give at least one file, folder, glob, URL or hf:NAME")
         check_encoding(self.encoding)
 
     def options(self) -> dict[str, Any]:

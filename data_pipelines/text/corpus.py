@@ -1,4 +1,4 @@
-"""Files, folders, globs and Hugging Face datasets enter, documents leave, one at a time and in a fixed order."""
+"""Files, folders, globs, URLs and Hugging Face datasets enter, documents leave, one at a time and in a fixed order."""
 
 import glob
 import os
@@ -13,6 +13,7 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.digest import file_hash, text_hash
 from data_pipelines.text.hub import hub_revision, read_hub
 from data_pipelines.text.readers import MAX_CHARS, READERS, Piece, reader_of
+from data_pipelines.text.stores import StoredFile, find_stored, is_url
 
 _HASHED_CHARS = MAX_CHARS // 8
 
@@ -34,27 +35,28 @@ class Source(NamedTuple):
 
     name: str
     weight: float
-    path: Path | None
+    path: Path | StoredFile | None
     hub: str | None
 
     @property
-    def files(self) -> list[Path]:
-        """The files of the source on this machine; none for a dataset on the hub."""
+    def files(self) -> list[Path | StoredFile]:
+        """The files of the source, here or on a store; none for a dataset on the hub."""
         if self.path is not None:
             return [self.path]
         folder = Path((self.hub or "").partition(":")[0])
-        return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+        return [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
 
 
 def find_sources(config: CorpusConfig) -> list[Source]:
-    """The sources that a corpus names, in order. Missing files are refused; nothing is opened, no network is used."""
+    """The sources that a corpus names, in order. Missing files are refused. Nothing is opened; only of URLs a store is
+    asked what is there."""
     sources = []
     for entry in config.corpus:
         pattern, weight = _split_weight(entry)
         if pattern.startswith("hf:"):
             sources.append(Source(pattern, weight, None, pattern.removeprefix("hf:")))
             continue
-        paths = [Path(path) for path in _expand(pattern)]
+        paths = _expand_url(pattern) if is_url(pattern) else [Path(path) for path in _expand(pattern)]
         for path in paths:
             check_utf8("the name of a file", str(path))
             reader_of(path)  # refuses a file that cannot be text
@@ -91,12 +93,14 @@ def corpus_bytes(config: CorpusConfig) -> int | None:
             return None
         # English text shrinks to about a third: good enough for an estimate.
         expansion = 3.0 if source.path.suffix in (".gz", ".parquet") else 1.0
-        total += source.path.stat().st_size * expansion * source.weight
+        size = source.path.size if isinstance(source.path, StoredFile) else source.path.stat().st_size
+        total += size * expansion * source.weight
     return int(total)
 
 
 def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> list[dict]:
-    """What identifies each source: name, size and sha256 of a file, name and commit of a dataset on the hub.
+    """What identifies each source: name, size and sha256 of a file, name, size and version of one on a store, name and
+    commit of a dataset on the hub.
 
     A file with the name, size and time that it has in `known` is not read again. Where the hub cannot be asked, or
     could not be asked then, the commit counts as unchanged.
@@ -162,6 +166,16 @@ def _expand(pattern: str) -> list[str]:
     raise ValueError(f"there is no file or folder {pattern!r}{hint}")
 
 
+def _expand_url(url: str) -> list[StoredFile]:
+    found = find_stored(url)
+    if len(found) == 1 and found[0].url.rstrip("/") == url.rstrip("/"):
+        return found
+    texts = [file for file in found if reader_of(file, exact=True)]
+    if not texts:
+        raise ValueError(f"{url} holds no {' '.join(READERS)} file (nor one of them as .gz)")
+    return texts
+
+
 def _pieces(source: Source, config: CorpusConfig) -> Iterator[Piece]:
     if source.path is None:
         assert source.hub is not None
@@ -169,7 +183,9 @@ def _pieces(source: Source, config: CorpusConfig) -> Iterator[Piece]:
     return reader_of(source.path)(source.path, config)
 
 
-def _file_entry(path: Path, weight: float, before: dict) -> dict:
+def _file_entry(path: Path | StoredFile, weight: float, before: dict) -> dict:
+    if isinstance(path, StoredFile):
+        return {"name": path.name, "weight": weight, "size": path.size, "version": path.version}
     status = path.stat()
     entry = {"name": path.name, "weight": weight, "size": status.st_size, "modified": status.st_mtime_ns}
     unchanged = entry.items() <= before.items()

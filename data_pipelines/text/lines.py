@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from data_pipelines.text.encodings import UTF_8, Utf8Stream, is_utf_8
+from data_pipelines.text.stores import StoredFile
 
 BLOCK_BYTES = 1 << 17
 MAX_RECORD_BYTES = 1 << 28
@@ -25,12 +26,12 @@ class Line(NamedTuple):
     """False where more of the line follows."""
 
 
-def suffix_of(path: Path | str) -> str:
+def suffix_of(path: Path | StoredFile | str) -> str:
     """The suffix that names a file's format, in lower case and without .gz."""
-    return Path(Path(path).name.removesuffix(".gz")).suffix.lower()
+    return Path(Path(str(path)).name.removesuffix(".gz")).suffix.lower()
 
 
-def read_lines(path: Path, errors: str, cut_long: bool, encoding: str = UTF_8) -> Iterator[Line]:
+def read_lines(path: Path | StoredFile, errors: str, cut_long: bool, encoding: str = UTF_8) -> Iterator[Line]:
     """The lines of a file: its encoding is checked, a BOM dropped; CRLF and a lone CR are line breaks too.
 
     With `cut_long` a very long line comes in parts, cut before a space where there is one.
@@ -51,7 +52,7 @@ def read_lines(path: Path, errors: str, cut_long: bool, encoding: str = UTF_8) -
                 number += ends
 
 
-def _blocks(stream: IO[bytes] | Utf8Stream, path: Path, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
+def _blocks(stream: IO[bytes] | Utf8Stream, path: Path | StoredFile, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
     """Blocks that end at a line break; inside a long line, before a space or at least between two characters."""
     held = stream.read(BLOCK_BYTES)
     if held.startswith(b"\x1f\x8b"):
@@ -110,10 +111,14 @@ def decode(data: bytes, errors: str, place: str, line: int | None = None) -> str
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file to read, unpacked if it is gzip; damage is reported with its name."""
+def open_bytes(path: Path | StoredFile) -> Iterator[IO[bytes]]:
+    """A file to read, here or on a store, unpacked if it is gzip; damage is reported with its name."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
-            yield stream  # type: ignore[misc]
+        with path.open() if isinstance(path, StoredFile) else open(path, "rb") as packed:
+            if path.suffix == ".gz":
+                with gzip.open(packed) as stream:
+                    yield stream  # type: ignore[misc]
+            else:
+                yield packed
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}: damaged or not gzip: {error}") from None

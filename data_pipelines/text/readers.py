@@ -5,12 +5,14 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_pipelines.table import Table
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.lines import BLOCK_BYTES, MAX_RECORD_BYTES, decode, open_bytes, read_lines, suffix_of
+from data_pipelines.text.stores import StoredFile
 
 MAX_CHARS = 1 << 17
 """A longer document comes in parts, so that a line of 50 MB needs no more memory than a page. It is cut before white
@@ -25,7 +27,7 @@ class Piece(NamedTuple):
     continued: bool
 
 
-def reader_of(path: Path, exact: bool = False) -> Any:
+def reader_of(path: Path | StoredFile, exact: bool = False) -> Any:
     """The reader for a file's suffix; without a known suffix plain text, or None when `exact`."""
     suffix = suffix_of(path)
     if suffix in READERS:
@@ -38,7 +40,7 @@ def reader_of(path: Path, exact: bool = False) -> Any:
     return None if exact else read_text
 
 
-def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
+def read_text(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piece]:
     """Plain text, its documents separated by blank lines or by every line break."""
     by_line = config.documents == "line"
     held: list[str] = []
@@ -67,7 +69,7 @@ def read_text(path: Path, config: CorpusConfig) -> Iterator[Piece]:
         yield Piece(text, f"{path}:{first}", continued)
 
 
-def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
+def read_json_lines(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piece]:
     """One JSON object a line, the document in the named field."""
     for line in read_lines(path, config.errors, cut_long=False, encoding=config.encoding):
         if not line.text.strip():
@@ -86,7 +88,7 @@ def read_json_lines(path: Path, config: CorpusConfig) -> Iterator[Piece]:
         yield from pieces_of_field(record, config, place)
 
 
-def read_csv(path: Path, config: CorpusConfig) -> Iterator[Piece]:
+def read_csv(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piece]:
     """CSV with a header line, the document in the named column."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     lines = (line.text + "\n" for line in read_lines(path, config.errors, cut_long=False, encoding=config.encoding))
@@ -116,18 +118,19 @@ def read_csv(path: Path, config: CorpusConfig) -> Iterator[Piece]:
         raise ValueError(f"{path}:{records.line_num}: not CSV: {error}") from None
 
 
-def read_parquet(path: Path, config: CorpusConfig) -> Iterator[Piece]:
+def read_parquet(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piece]:
     """Parquet, the document in the named column, a batch of rows at a time."""
     import pyarrow
     import pyarrow.parquet
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+        file_or_path: Any = opened.enter_context(path.open()) if isinstance(path, StoredFile) else path
         if path.suffix == ".gz":  # Parquet is read from its end, which is impossible inside gzip
-            unpacked = Path(folder) / "unpacked.parquet"
-            with open_bytes(path) as source, open(unpacked, "wb") as target:
+            file_or_path = Path(folder) / "unpacked.parquet"
+            with open_bytes(path) as source, open(file_or_path, "wb") as target:
                 shutil.copyfileobj(source, target)
         try:
-            file = pyarrow.parquet.ParquetFile(unpacked if path.suffix == ".gz" else path, buffer_size=BLOCK_BYTES)
+            file = pyarrow.parquet.ParquetFile(file_or_path, buffer_size=BLOCK_BYTES)
             if config.field not in file.schema_arrow.names:
                 raise ValueError(_no_field(f"{path}", config.field, file.schema_arrow.names))
             row = 0
@@ -139,7 +142,7 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[Piece]:
             raise ValueError(f"{path}: not readable as Parquet: {' '.join(str(error).split())}") from None
 
 
-READERS: Table[Callable[[Path, CorpusConfig], Iterator[Piece]]] = Table(
+READERS: Table[Callable[[Path | StoredFile, CorpusConfig], Iterator[Piece]]] = Table(
     "corpus format",
     {
         ".txt": read_text,

@@ -29,7 +29,7 @@ LEAVES = {
 """Single modules that every room may import; they import no room."""
 
 ROOMS = {
-    "data_pipelines/text": ["pyarrow", "datasets", "huggingface_hub", "numpy"],
+    "data_pipelines/text": ["pyarrow", "datasets", "huggingface_hub", "fsspec", "numpy"],
     "data_pipelines/vocab": ["data_pipelines/text", "tokenizers", "numpy", "jieba"],
     "data_pipelines/rows": ["data_pipelines/text", "data_pipelines/vocab", "tokenizers", "numpy"],
     "data_pipelines/masks": [

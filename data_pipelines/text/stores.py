@@ -1,0 +1,164 @@
+"""Files on object stores and web servers (s3://, gs://, hdfs://, https://, memory://), through fsspec.
+
+The user's own credentials count, as the store's driver finds them. A file is read in blocks, the next one while the
+current one is used; a block that fails or comes short is asked for again, then the error names the URL.
+"""
+
+import io
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+BLOCK_BYTES = 1 << 23
+WAITS = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before each further try."""
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
+"""The extra of bertkit that brings a store's driver."""
+_VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
+"""What stores call that which changes with a file; the first one that is there counts."""
+_GLOB_SIGNS = "*?["
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One file of a store; it has a name and a suffix as a path has them, and is written as its URL."""
+
+    url: str
+    size: int
+    version: str
+    """Changes when the file does, as far as its store tells."""
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.url).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.url).suffix
+
+    def open(self) -> io.BufferedReader:
+        return io.BufferedReader(_Blocks(self), buffer_size=1 << 20)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def is_url(name: str) -> bool:
+    return "://" in name
+
+
+def find_stored(url: str) -> list[StoredFile]:
+    """The file of this URL, or all files of a folder or glob, in the order of their names."""
+    store, path = _open_store(url)
+    if any(sign in path for sign in _GLOB_SIGNS) and not url.startswith("http"):  # there ? begins a query
+        found = {
+            name: info for name, info in _ask(url, lambda: store.glob(path, detail=True)).items() if _is_file(info)
+        }
+    else:
+        info = _ask(url, lambda: store.info(path))
+        found = {path: info} if _is_file(info) else _ask(url, lambda: store.find(path, detail=True))
+    files = []
+    for name, info in sorted(found.items()):
+        if info.get("size") is None:
+            raise ValueError(f"{url}: the store does not tell how long {name} is; download it first")
+        version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
+        files.append(StoredFile(store.unstrip_protocol(name), info["size"], version))
+    if not files:
+        raise ValueError(f"no file matches {url!r}")
+    return files
+
+
+def _open_store(url: str) -> tuple[Any, str]:
+    import fsspec
+
+    protocol = url.partition("://")[0]
+    if "::" in url:
+        raise ValueError(f"{url}: a URL within another one is not read; name the file itself")
+    try:
+        return fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        extra = _EXTRAS.get(protocol)
+        remedy = f"pip install 'bertkit[{extra}]'" if extra else str(error)
+        raise ValueError(f"{url}: the driver of {protocol}:// is not installed: {remedy}") from None
+    except Exception as error:
+        # Unknown protocols, missing credentials, hosts that nobody knows: each driver has exceptions of its own.
+        raise ValueError(f"{url}: the store cannot be opened: {_words(error)}") from None
+
+
+def _ask(url: str, question: Callable[[], T]) -> T:
+    """The answer of a store, asked again where it failed for the moment."""
+    for wait in (*WAITS, None):
+        try:
+            return question()
+        except FileNotFoundError:
+            raise ValueError(f"there is no file or folder {url!r}") from None
+        except PermissionError as error:
+            raise ValueError(f"{url}: the store refuses access ({_words(error)}); check your credentials") from None
+        except Exception as error:  # each driver has exceptions of its own, and few derive from OSError
+            if wait is None:
+                tries = len(WAITS) + 1
+                raise ValueError(f"{url}: failed {tries} times ({_words(error)}); run again later") from None
+            time.sleep(wait)
+    raise AssertionError("the last try returns or raises")
+
+
+class _Blocks(io.RawIOBase):
+    """The bytes of a stored file, fetched block by block, one block ahead."""
+
+    def __init__(self, file: StoredFile):
+        self._file, self._at = file, 0
+        self._store, self._path = _open_store(file.url)
+        self._ahead = ThreadPoolExecutor(1)
+        self._blocks: dict[int, Future[bytes]] = {}
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        if self._at >= self._file.size:
+            return 0
+        index, start = divmod(self._at, BLOCK_BYTES)
+        wanted = [i for i in (index, index + 1) if i * BLOCK_BYTES < self._file.size]
+        self._blocks = {i: self._blocks.get(i) or self._ahead.submit(self._fetch, i) for i in wanted}
+        data = self._blocks[index].result()[start : start + len(buffer)]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _fetch(self, index: int) -> bytes:
+        start = index * BLOCK_BYTES
+        end = min(start + BLOCK_BYTES, self._file.size)
+
+        def fetched() -> bytes:
+            data = self._store.cat_file(self._path, start=start, end=end)
+            if len(data) != end - start:
+                raise OSError(f"{len(data):,} bytes came of {end - start:,} from {start:,} on")
+            return data
+
+        return _ask(self._file.url, fetched)
+
+    def close(self) -> None:
+        self._ahead.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+
+def _is_file(info: dict[str, Any]) -> bool:
+    return info.get("type") != "directory"
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
