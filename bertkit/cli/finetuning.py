@@ -185,6 +185,7 @@ def write(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--passes", type=int, help="of a model that writes in parallel: more are slower and better")
     parser.add_argument("--beams", type=int, help="of a model that writes left to right: texts that grow side by side")
     parser.add_argument("--best", type=int, help="of a model that writes left to right: texts to give for each source")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also a page: how the first texts came to be written")
     _add_places(parser)
     return _write
 
@@ -194,6 +195,8 @@ def _write(arguments: argparse.Namespace) -> None:
 
     _check_files(arguments.files, arguments.encoding)
     check_named(arguments.model)
+    if arguments.page is not None and arguments.page.is_dir():
+        raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")
 
     from bertkit.finetune.predict.files import tag_files
     from bertkit.finetune.writing.writer import Writer
@@ -202,7 +205,24 @@ def _write(arguments: argparse.Namespace) -> None:
     options = {name: value for name, value in given.items() if value is not None}
     writer = Writer.load(only_for(arguments.model), arguments.device, **options)
     form = (arguments.input, arguments.output, arguments.encoding, arguments.errors)
-    tag_files(writer.tagger, arguments.files, *form)
+    if arguments.page is None:
+        tag_files(writer.tagger, arguments.files, *form)
+        return
+
+    from bertkit.finetune.writing.explained import explain
+    from bertkit.report.writing.write_page import MOST, write_write_page
+
+    first: list[Any] = []
+
+    def noting(answers: Iterable[Any]) -> Iterator[Any]:
+        for one in answers:
+            if one.result is not None and len(first) < MOST:
+                first.append(one.result)
+            yield one
+
+    tag_files(writer.tagger, arguments.files, *form, noting)
+    shown = ((f"{one.source} → {one.text}", explain(writer, one.source, one.features)) for one in first)
+    write_write_page(arguments.page, shown, arguments.model)
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, name_of
 from bertkit.model.initialization import normal, sinusoids
-from bertkit.model.packing import Packed, check_ids, pack
+from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 
 
 class Bert(Encoder):
@@ -70,14 +70,14 @@ class Bert(Encoder):
         return hidden
 
     def attention_weights(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
-        batch, _ = pack(input_ids, attention_mask, token_type_ids)
+        batch = pack(input_ids, attention_mask, token_type_ids)[0] if isinstance(input_ids, Tensor) else input_ids
         hidden_TD = self.embed(batch)
         weights = []
         for layer in self.layers:
             assert isinstance(layer, BertLayer)
-            weights.append(attention_weights(layer.project(hidden_TD), batch.cu_seqlens))
+            weights.append(attention_weights(layer.project(hidden_TD), batch.cu_seqlens, None, prefixes_of(batch)))
             hidden_TD = layer(hidden_TD, batch)
         return weights
 

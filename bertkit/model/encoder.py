@@ -67,9 +67,10 @@ class Encoder(nn.Module):
         return torch.empty(shape).normal_(std=self.config.initializer_range, generator=generator)
 
     def attention_weights(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
-        """For each block, for each row, the (heads, length, length) attention weights among its real tokens."""
+        """For each block, for each row or packed sequence, the (heads, length, length) attention weights among its real
+        tokens."""
         raise ValueError(f"a {type(self).__name__} shows no attention weights")
 
     def graph(self, graph: Graph) -> str:

@@ -15,7 +15,7 @@ from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder, activation, name_of
 from bertkit.model.initialization import normal
-from bertkit.model.packing import Packed, check_ids, pack
+from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 from bertkit.model.rotation import Rotation, rotate
 
 
@@ -75,15 +75,16 @@ class ModernBert(Encoder):
         return graph.norm(self.final_norm, hidden)
 
     def attention_weights(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+        self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:
-        batch, _ = pack(input_ids, attention_mask)
+        batch = pack(input_ids, attention_mask)[0] if isinstance(input_ids, Tensor) else input_ids
         hidden_TD = self.embed(batch)
         rotations = self.rotations(batch.position_ids)
         weights = []
         for layer in self.layers:
             assert isinstance(layer, ModernBertLayer)
-            weights.append(attention_weights(layer.project(hidden_TD, rotations), batch.cu_seqlens, layer.window))
+            qkv_T3HE, borders = layer.project(hidden_TD, rotations), batch.cu_seqlens
+            weights.append(attention_weights(qkv_T3HE, borders, layer.window, prefixes_of(batch)))
             hidden_TD = layer(hidden_TD, batch, rotations)
         return weights
 

@@ -10,6 +10,7 @@ import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
 from bertkit.finetune.train import finetune
+from bertkit.finetune.writing.explained import explain
 
 torch.set_num_threads(1)
 
@@ -64,6 +65,20 @@ def test_plurals_are_learnt_and_written(order, tmp_path, capsys):
     assert first["target"] == "bab"
     assert first["features"] == ["N", "SG"]
     assert first["score"] <= 0
+    page = tmp_path / "page.html"
+    assert main(["write", "--model", str(tmp_path / "run"), str(sources), "--page", str(page)]) == 0
+    assert capsys.readouterr().out.splitlines() == ["bab", "", "abbs"]
+    html = page.read_text()
+    assert "abb → abbs" in html
+    assert ("Passes 1 to 4" in html) == (order == "parallel")
+    explained = explain(writer, "abb", ["N", "PL"])
+    tokens, sure, kept = explained.passes[-1]
+    assert tokens == [*"abbs", "[SEP]"]
+    assert explained.source == ["[CLS]", *"abb", "[SEP]", "<N>", "<PL>", "[SEP]"]
+    assert explained.attention.shape == (5, 8)
+    assert (explained.attention.sum(axis=1) <= 1.0001).all()
+    assert all(kept)
+    assert 0 < min(sure) <= max(sure) <= 1
     option = "--beams" if order == "parallel" else "--passes"
     assert main(["write", "--model", str(tmp_path / "run"), str(sources), option, "2"]) == 2
     assert order in capsys.readouterr().err

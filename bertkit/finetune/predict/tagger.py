@@ -39,17 +39,17 @@ class Tagger:
         if segmenter:
             settings["split"] = SplitRule(segmenter=segmenter).to_json()
         tasks = tasks_by_head(settings, path)
-        model, self._ask = open_model(path, list(tasks), backend, device)
-        self.task = task_of(model, settings, tasks)
+        self.model, self.ask = open_model(path, list(tasks), backend, device)
+        self.task = task_of(self.model, settings, tasks)
         tokenizer = self.tokenizer = load_tokenizer(path)
-        check_vocabulary(tokenizer, model.config.vocab_size, path)
-        self.labels = model.labels
+        check_vocabulary(tokenizer, self.model.config.vocab_size, path)
+        self.labels = self.model.labels
         self.settings = settings
         self.reading = Reading(read_config(settings), self.labels)
         self._read = _reader(self.task, settings, path)
         self.encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
-        form = RowForm.of(tokenizer, model.config, length, settings.get("stride", 0))
+        form = RowForm.of(tokenizer, self.model.config, length, settings.get("stride", 0))
         self.form = form._replace(context=CONTEXT in settings)
         self.task = self.task.bound(self.task, tokenizer, self.form, settings)
 
@@ -89,7 +89,7 @@ class Tagger:
     def predict(self, sentences: Sequence[Sentence]) -> list[tuple[Any, Any]]:
         """What the task predicts for each sentence, and how sure it is."""
         rows = self.task.rows(sentences, self.encode, self.form)
-        return self.task.predict(self._ask, sentences, rows, self.labels, self.settings)
+        return self.task.predict(self.ask, sentences, rows, self.labels, self.settings)
 
     def answer_all(self, parts: Iterable[Part], must_wait: Callable[[], bool] = lambda: False) -> Iterator[Answer]:
         """Tag what parts of files hold; those with nothing to tag keep their place."""

@@ -1,0 +1,1 @@
+"""Pages about texts that a model wrote."""
