@@ -20,6 +20,7 @@ WORKLOADS = {
     "collator": Workload("bertkit.bench.collator:bench_collator", "masking collator"),
     "prepare": Workload("bertkit.bench.prepare:bench_prepare", "corpus preparation", ("corpus",)),
     "tag": Workload("bertkit.bench.tag:bench_tag", "tagging raw text"),
+    "write": Workload("bertkit.bench.write:bench_write", "rewriting texts"),
     "load": Workload("bertkit.bench.load:bench_load", "loading masked batches"),
     "race": Workload("bertkit.bench.race:bench_race", "time to a held-out loss", ("corpus",)),
     "growth": Workload("bertkit.bench.growth:bench_growth", "how cost grows", ("sizes",)),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertkit.bench import growth, load, machine, race, step
+from bertkit.bench import growth, load, machine, race, step, write
 from bertkit.bench.measure import JSON_KEYS, Row, Timing, compare, facts_of, print_table
 from bertkit.bench.step import Workload, check_same_loss
 from bertkit.cli import main
@@ -215,6 +215,17 @@ def racing(tmp_path):
         train=replace(recipe.train, minutes=None, steps=6),
     )
     return course, recipe, race.open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
+
+
+def test_writing_is_measured_with_and_without_kept_keys(monkeypatch):
+    monkeypatch.setattr(write, "_BATCH", 2)
+    rows, notes = write.bench_write(None, quick=True)
+    names = [row.workload for row in rows]
+    assert names[0] == "left to right, 10 characters"
+    assert sum("parallel in 4 passes" in name for name in names) == 2
+    assert all(row.ours > 0 and row.unit == "texts/s" for row in rows)
+    assert [row.ratio is not None for row in rows] == ["left" in name for name in names]
+    assert any("2 texts at once" in note for note in notes)
 
 
 def test_both_racers_are_asked_the_same_on_the_same_rows(racing):
