@@ -70,7 +70,9 @@ def export(parser: ArgumentParser) -> Run:
         help="what opens it: transformers (default), onnxruntime, which needs no torch, or a browser, as one page",
     )
     parser.add_argument("--int8", action="store_true", help="also onnx/model_quantized.onnx, if --check finds it good")
-    parser.add_argument("--check", metavar="FILE", help="labeled file that the model has not seen, to measure int8 by")
+    parser.add_argument(
+        "--check", metavar="FILE", help="labeled file that the model has not seen, or text, to measure int8 by"
+    )
     parser.add_argument(
         "--max-loss", type=float, default=0.3, metavar="X", help="points that int8 may lose on it (default: 0.3)"
     )

@@ -321,15 +321,22 @@ def owners(first_W: np.ndarray, starts: np.ndarray, room: int, size: int) -> np.
     return owner_W
 
 
-def by_length(rows: Sequence[Row], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of rows, short ones first, as many at once as `max_tokens` subwords allow."""
+def by_length(rows: Sequence[Row], max_tokens: int, max_padding: float | None = None) -> Iterator[list[int]]:
+    """Indices of rows, short ones first, as many at once as `max_tokens` subwords allow; where rows are padded to the
+    longest, as many as keep the padding below this share of their subwords."""
     held: list[int] = []
     size = 0
     for index in np.argsort([len(row.ids_L) for row in rows], kind="stable").tolist():
-        if held and size + len(rows[index].ids_L) > max_tokens:
+        length = len(rows[index].ids_L)
+        real, padded = size + length, (len(held) + 1) * length
+        if max_padding is None:
+            is_full = real > max_tokens
+        else:
+            is_full = padded > max_tokens or padded - real > max_padding * real
+        if held and is_full:
             yield held
-            held, size = [], 0
+            held, real = [], length
         held.append(index)
-        size += len(rows[index].ids_L)
+        size = real
     if held:
         yield held

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bertkit.hf.folder import INDEX, SINGLE, check_weights
+from bertkit.hf.folder import FULL, INDEX, QUANTIZED, SINGLE, check_weights
 from data_pipelines import durable
 
 _DIGEST = "bertkit_sha256"
@@ -39,7 +39,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         yield unfinished
         durable.sync_tree(unfinished)
         new = {path.name for path in unfinished.iterdir()}
-        old = [folder / SINGLE, folder / INDEX, *folder.glob("model-*.safetensors")]
+        old = [folder / SINGLE, folder / INDEX, *folder.glob("model-*.safetensors"), folder / FULL, folder / QUANTIZED]
         old += [folder / name for name in OTHER_TOKENIZERS if "tokenizer.json" in new]
         for path in old:
             path.unlink(missing_ok=True)

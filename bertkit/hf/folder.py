@@ -13,6 +13,8 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 FULL, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 """Where a folder holds its graph in float32, and in int8."""
+PRODUCER = "bertkit"
+"""Who a graph says that it was made by."""
 BACKENDS = ("auto", "torch", "onnx", "int8")
 """What can compute a model, of what its folder has."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
@@ -53,15 +55,25 @@ def check_named(folder: str | Path, graph: bool = False) -> None:
             check_weights(path)
 
 
-def choose_backend(folder: Path, backend: str = "auto") -> str:
-    """What computes the model of a folder: torch, where it is installed and there are weights for it; else the graph in
-    float32, which gives the same answers. int8 gives others, so it is never chosen here."""
+def choose_backend(folder: Path, backend: str = "auto", device: str = "cpu") -> str:
+    """What computes the model of a folder. "auto" takes the fastest that is there and gives the tags of torch: on a CPU
+    the graph in float32, if bertkit wrote it; else torch. int8 gives other tags, so it must be asked for."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend != "auto":
         return backend
-    has_torch = importlib.util.find_spec("torch") is not None
-    return "onnx" if has_graph(folder) and not (has_torch and has_weights(folder)) else "torch"
+    if not has_weights(folder):
+        return "onnx" if has_graph(folder) else "torch"
+    has_runtime = importlib.util.find_spec("onnxruntime") is not None
+    return "onnx" if device == "cpu" and has_runtime and _is_ours(folder / FULL) else "torch"
+
+
+def _is_ours(graph: Path) -> bool:
+    """Whether bertkit wrote it; who did is told by the first bytes."""
+    if not graph.is_file():
+        return False
+    with graph.open("rb") as file:
+        return PRODUCER.encode() in file.read(32)
 
 
 def has_graph(folder: Path) -> bool:

@@ -74,8 +74,8 @@ def add_to_card(card: Path, passed: Passed, gate: Gate) -> None:
         "",
         f"| weights | {passed.score} |",
         "| --- | ---: |",
-        f"| float32 | {passed.full:.2f} |",
-        f"| int8 | {passed.quantized:.2f} |",
+        f"| float32 | {passed.full} |",
+        f"| int8 | {passed.quantized} |",
         "",
     ]
     before = card.read_text(encoding="utf-8").rstrip() + "\n\n" if card.is_file() else ""

@@ -7,6 +7,7 @@ import numpy as np
 
 from bertkit import __version__
 from bertkit.graph import Graph
+from bertkit.hf.folder import PRODUCER
 from bertkit.hf.models import Model
 from bertkit.hf.onnx import FACTS
 
@@ -46,7 +47,7 @@ def onnx_bytes(graph: Graph, output: str, model: Model) -> bytes:
     )
     file = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     facts = {"kind": model.kind, "labels": list(model.labels)}
-    file.producer_name, file.producer_version = "bertkit", __version__
+    file.producer_name, file.producer_version = PRODUCER, __version__
     helper.set_model_props(file, {FACTS: json.dumps(facts, ensure_ascii=False)})
     return file.SerializeToString()
 

@@ -75,8 +75,8 @@ ROOMS = {
         *("numpy", "torch", "accelerate", "rich"),
     ],
     "bertkit/ship": [
-        *("bertkit/hf", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"),
-        "data_pipelines/labels/config.py",  # how the file of the gate is read
+        *("bertkit/hf", "bertkit/evaluate", "bertkit/finetune", "data_pipelines/vocab", "numpy", "onnx"),
+        *("data_pipelines/text/config.py", "data_pipelines/text/corpus.py"),  # how the text of the gate is read
         "data_pipelines/text/characters.py",  # how the page splits words
         *("bertkit/report/page.py", "bertkit/report/markup.py"),  # the frame of the page
     ],

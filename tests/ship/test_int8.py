@@ -1,6 +1,7 @@
 """int8 loses no more than the gate allows; what a token becomes does not depend on the rows beside it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from bertkit.ship.export import export_onnx
 from bertkit.ship.gate import Gate
 from bertkit.ship.int8 import LARGEST, quantized, weights_to_quantize
 from bertkit.ship.onnx_file import graph_of, onnx_bytes
+from data_pipelines import MaskingCollator
+from data_pipelines.vocab.tokenizer import load_tokenizer
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -98,7 +101,8 @@ def damage(folder, layers):
     as much smaller, which float32 does not mind and int8 cannot hold."""
     model = bertkit.load(folder)
     with torch.no_grad():
-        for layer in list(model.encoder.layers)[layers]:
+        encoder = model if model.kind == "bare" else model.encoder
+        for layer in list(encoder.layers)[layers]:
             width, inner = layer.attention_out.in_features, layer.mlp_out.in_features
             for norm, linear in ((layer.attention_norm, layer.attention_in), (layer.mlp_norm, layer.mlp_in)):
                 if norm is not None:
@@ -119,6 +123,38 @@ def test_a_model_damaged_on_purpose_is_refused_and_nothing_is_written(gold, tmp_
     assert export(folder, tmp_path / "out", "--int8", "--check", gold(folder)) == 2
     assert "--max-loss 0.3" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def learn(model, tokenizer):
+    """A little of what masked tokens are; a model that knows nothing has nothing to lose."""
+    collate = MaskingCollator(tokenizer, seed=0)
+    rows = [tokenizer.backend.encode(sentence).ids[:32] for sentence in generated_sentences(60)]
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(40):
+        batch = collate(rows)
+        logits = model(batch["input_ids"], batch["attention_mask"])
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("kind", ["masked-lm", "bare"])
+def test_without_labels_text_decides(kind, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(generated_sentences(60)), encoding="utf-8")
+    tokenizer = load_tokenizer(save_tagger(tmp_path / "tagger", TINY_MODERN))
+    model = model_of(replace(TINY_MODERN, vocab_size=tokenizer.vocab_size), kind)
+    if kind == "masked-lm":
+        learn(model, tokenizer)
+    bertkit.save(model, tmp_path / "good", tokenizer)
+    assert export(tmp_path / "good", tmp_path / "out", "--int8", "--check", str(text), "--max-loss", "8") == 0
+    name = {"masked-lm": "masked loss", "bare": "similarity to float32"}[kind]
+    assert name in capsys.readouterr().out
+    assert f"| weights | {name} |" in (tmp_path / "out" / "README.md").read_text()
+    damage(tmp_path / "good", slice(None))
+    assert export(tmp_path / "good", tmp_path / "bad", "--int8", "--check", str(text), "--max-loss", "0.3") == 2
+    assert f"points of {name}" in capsys.readouterr().err
+    assert not (tmp_path / "bad").exists()
 
 
 def test_the_layers_that_hurt_most_stay_in_float32_and_are_named(gold, tmp_path, capsys):

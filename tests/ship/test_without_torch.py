@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tiny import TINY, TINY_MODERN
 
 import bertkit
 from bertkit.cli import main
-from bertkit.hf.folder import BACKENDS
+from bertkit.hf.folder import BACKENDS, FULL, choose_backend
 from bertkit.ship.export import export_onnx
 
 pytest.importorskip("onnx")
@@ -144,6 +145,22 @@ def test_what_a_folder_or_an_installation_lacks_is_told_with_the_remedy(folders,
     assert "exported from" in capsys.readouterr().err
     assert main(["tag", "--model", str(folders / "onnx"), "--device", "cuda", str(ROOT / "LICENSE")]) == 2
     assert "'cuda'" in capsys.readouterr().err
+
+
+def test_of_several_the_fastest_with_the_same_tags_computes_until_the_weights_change(tmp_path):
+    folder = save_tagger(tmp_path / "tagger", TINY)
+    export_onnx(folder, tmp_path / "onnx")
+    assert choose_backend(folder) == "torch"
+    shutil.copytree(tmp_path / "onnx" / "onnx", folder / "onnx")
+    assert choose_backend(folder) == "onnx"
+    assert choose_backend(folder, device="cuda") == "torch"
+    other = (folder / FULL).read_bytes().replace(b"bertkit", b"another", 1)
+    (folder / FULL).write_bytes(other)
+    assert choose_backend(folder) == "torch"
+    bertkit.save(bertkit.load(folder), folder)
+    assert not (folder / FULL).exists()
+    with pytest.raises(ValueError, match="'fast'"):
+        choose_backend(folder, "fast")
 
 
 def test_an_encoder_without_labels_is_refused(tmp_path, capsys):
