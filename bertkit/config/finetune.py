@@ -39,7 +39,7 @@ class LabeledSection(TaggedConfig):
     train_windows: Count = 16
     """Most windows of a long text that train together, evenly spread over it. Scores and predictions read all."""
 
-    context: Literal["auto", "sentence", "document"] = "auto"
+    context: Literal["auto", "sentence", "document"] = "sentence"
     """What a word of a tagging sees: its sentence, or as much of its document as a window holds, in training and
     tagging alike. auto: the document, where the training files mark documents (-DOCSTART-, # newdoc, doc_id)."""
 

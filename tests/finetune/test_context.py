@@ -20,7 +20,7 @@ from data_pipelines.text.lines import Line
 
 SMALL = [
     *("train.epochs=12", "train.global_batch=12", "train.micro_batch=12", "optim.lr=0.005", "optim.layer_decay=1"),
-    *("data.max_length=32", "data.scheme=plain", "model.like=demo", "run.log_every=50"),
+    *("data.max_length=32", "data.scheme=plain", "data.context=auto", "model.like=demo", "run.log_every=50"),
 ]
 
 
@@ -143,7 +143,8 @@ def test_a_blank_line_of_text_begins_a_document():
 
 def test_context_is_chosen_where_documents_are_marked_and_sentences_have_neighbours(home, tmp_path):
     def context(path, **changes):
-        return TAGGING.read(LabeledSection(train=[str(path)], scheme="plain", **changes)).settings.get("context")
+        section = LabeledSection(**{"train": [str(path)], "scheme": "plain", "context": "auto", **changes})
+        return TAGGING.read(section).settings.get("context")
 
     assert context(home / "train.conll") == "document"
     assert context(home / "train.conll", train_share=0.1) is None

@@ -19,8 +19,7 @@ def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, 
     task, given = tagger.task, plain(config)
     if tagger.settings.get("scheme") == "plain":  # tags that look like spans were taken as they are in training
         given["scheme"] = "plain"
-    # Whether sentences see their neighbours, the model knows.
-    read = task.read(LabeledSection(train=list(sources), context="sentence", **given))
+    read = task.read(LabeledSection(train=list(sources), **given))
     sentences = read.train
     known = {name: value for name, value in read.settings.items() if name != TRAINING} | tagger.settings
     labeled = Labeled([], [], sentences, tagger.labels, (), known)
