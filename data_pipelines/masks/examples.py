@@ -177,7 +177,11 @@ def _integers(name: str, rows: list) -> np.ndarray:
     """One int64 array from rows of lists and arrays of numbers from 0 on."""
     if type(rows[0]) is list:
         try:
-            return naturals(rows)
+            joined = naturals(rows)
+            if np.minimum.reduce(joined, initial=0) == 0:
+                return joined
+            largest = max(max(row) for row in rows if row)
+            raise ValueError(f"{name} must hold integers of 64 bits, with a sign, got {largest}")
         except (TypeError, OverflowError):
             pass  # not a list, a negative number, or no number: found out below
     try:

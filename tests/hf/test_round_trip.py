@@ -191,14 +191,27 @@ def assert_same(found, expected):
         assert found == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected)
 
 
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
 @pytest.mark.parametrize(
     ("problem_type", "labels"),
     [("multi_label_classification", 3), ("regression", 1), ("single_label_classification", 3)],
 )
-def test_what_a_classifier_decides_stays(problem_type, labels, tmp_path):
+def test_what_a_classifier_decides_stays(problem_type, labels, model_type, tmp_path):
     names = {"id2label": {i: f"L{i}" for i in range(labels)}, "label2id": {f"L{i}": i for i in range(labels)}}
-    pair = round_trip(tmp_path, "bert", "ForSequenceClassification", problem_type=problem_type, **names)
+    pair = round_trip(tmp_path, model_type, "ForSequenceClassification", problem_type=problem_type, **names)
     theirs, ours = (transformers.pipeline("text-classification", str(folder), top_k=None) for folder in pair)
     assert ours.model.config.problem_type == problem_type
-    for text in TEXTS:
-        assert_same(ours(text), theirs(text))
+    for text in (TEXTS[0], {"text": TEXTS[0], "text_pair": TEXTS[1]}):
+        assert_same(ours(text, truncation=True), theirs(text, truncation=True))
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("head", ["ForQuestionAnswering", "ForMultipleChoice"])
+def test_heads_that_we_do_not_have_are_refused_by_name(head, model_type, tmp_path):
+    tokenizer = tokenizer_of(model_type)
+    model = getattr(transformers, f"AutoModel{head}").from_config(
+        config_of(model_type, tokenizer, id2label={0: "a", 1: "b"}, label2id={"a": 0, "b": 1})
+    )
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=rf"architectures.*{head}.*ForTokenClassification"):
+        bertkit.load(tmp_path)

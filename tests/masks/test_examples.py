@@ -96,6 +96,8 @@ def test_numpy_integers_are_integers():
         (PLAIN, [[2, 100, 3]], "outside the vocabulary of 100"),
         (PLAIN, [[2, 5, 3], [2, -1, 3]], "input_ids of example 1.* -1"),
         (PLAIN, [np.array([2, 2**64 - 1], np.uint64)], "input_ids.*64 bits"),
+        (PLAIN, [[2, 2**64 - 1]], "input_ids.*64 bits"),
+        (PLAIN, [[2, 2**63]], "input_ids.*64 bits"),
         (PLAIN, [], "empty batch"),
         (PLAIN, [{"ids": [1]}], "needs input_ids"),
         (PLAIN | {"unit": "word"}, [[2, 7, 3]], "whole words need a tokenizer"),
