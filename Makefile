@@ -41,7 +41,7 @@ test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz
 
-soak: $(READY)  ## Pretrain for MINUTES (60) with random kills and changes of the number of processes
+soak: $(READY)  ## Pretrain for MINUTES (60) with random kills, signals, damage and numbers of processes
 	PYTHONPATH=.:tests/support $(BIN)/python tests/support/soak.py --minutes $(MINUTES)
 
 clean:          ## Remove the virtual environment and caches

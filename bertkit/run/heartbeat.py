@@ -6,7 +6,9 @@ other ranks itself, so under one there is nothing to do here.
 """
 
 import contextlib
+import errno
 import os
+import queue
 import socket
 import sys
 import threading
@@ -36,13 +38,7 @@ class RankHeartbeat(contextlib.AbstractContextManager):
 
     def __enter__(self) -> "RankHeartbeat":
         if self._ranks > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:
-            try:
-                store = self._connect()
-            except (OSError, RuntimeError):  # torch's network errors are of the second kind
-                raise ConnectionError(
-                    f"rank 0 did not appear within {SILENT_BEATS} seconds; start all ranks together"
-                ) from None
-            self._thread = threading.Thread(target=self._beat, args=(store,), daemon=True)
+            self._thread = threading.Thread(target=self._beat, args=(self._find(),), daemon=True)
             self._thread.start()
         return self
 
@@ -56,8 +52,31 @@ class RankHeartbeat(contextlib.AbstractContextManager):
         """All ranks are connected; a broken connection now reports a lost rank."""
         self._watching = False
 
-    def _connect(self) -> torch.distributed.TCPStore:
+    def _find(self) -> torch.distributed.TCPStore:
+        """The store of rank 0. Whoever else listens there may accept a connection and then say nothing, for which torch
+        would wait without end; hence the thread."""
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        found: queue.Queue[torch.distributed.TCPStore | Exception] = queue.Queue()
+
+        def connect() -> None:
+            try:
+                found.put(self._connect(address, port))
+            except (OSError, RuntimeError) as error:  # torch's network errors are of the second kind
+                found.put(error)
+
+        threading.Thread(target=connect, daemon=True).start()
+        try:
+            store = found.get(timeout=SILENT_BEATS * _SECONDS + 2 * _ANSWER_SECONDS)
+        except queue.Empty:
+            store = TimeoutError()
+        if not isinstance(store, Exception):
+            return store
+        if "EADDRINUSE" in str(store):
+            text = f"port {port} (MASTER_PORT) is in use by another program; wait for it, or choose another port"
+            raise OSError(errno.EADDRINUSE, text)
+        raise ConnectionError(f"rank 0 did not appear within {SILENT_BEATS} seconds; start all ranks together")
+
+    def _connect(self, address: str, port: int) -> torch.distributed.TCPStore:
         if self._rank:
             _wait_for(address, port)
         # The server of this port is the one that torch will use for the group as well, hence multi_tenant.

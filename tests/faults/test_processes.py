@@ -1,12 +1,14 @@
 """How many processes train, and how many read ahead, changes nothing; two runs never share a folder."""
 
+import os
 import signal
+import socket
 from functools import partial
 
 import pytest
 import safetensors.torch
 import torch
-from runs import EVERY, STEPS, dawdle, final_state, kill_before_step, newest, poison_steps, reached, wait_until
+from runs import EVERY, STEPS, dawdle, final_state, kill_before_step, newest, poison_steps, reached, start, wait_until
 
 from bertkit.run.checkpoint import checkpoints
 
@@ -88,7 +90,7 @@ def test_a_second_run_in_a_folder_ends_at_once_and_a_killed_one_holds_nothing(ho
     wait_until(lambda: reached(folder) > EVERY, first)
     first.signal(signal.SIGSTOP)
     second = home.start(folder)
-    assert second.wait(within(5)) == [75], second.said()
+    assert second.wait(within(5)) == [os.EX_TEMPFAIL], second.said()
     assert f"{folder} is in use by process {first.ranks[0].pid} on" in second.said()
     assert "Traceback" not in second.said()
     tried()
@@ -96,3 +98,21 @@ def test_a_second_run_in_a_folder_ends_at_once_and_a_killed_one_holds_nothing(ho
     home.finish(folder)
     assert final_state(folder) == expected
     tried()
+
+
+def test_ranks_whose_port_is_taken_are_told_to_try_again(home, tmp_path, within):
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        run = start(home.argv(tmp_path / "run"), ranks=2, log=tmp_path / "log", before=partial(meet_at, port))
+        assert run.wait(within(60)) == [os.EX_TEMPFAIL, 1], run.said()
+    assert f"port {port} (MASTER_PORT) is in use" in run.said()
+    assert "rank 0 did not appear" in run.said()
+
+
+def meet_at(port: int) -> None:
+    from bertkit.run import heartbeat
+
+    os.environ["MASTER_PORT"] = str(port)
+    heartbeat.SILENT_BEATS, heartbeat._ANSWER_SECONDS = 2, 2.0
