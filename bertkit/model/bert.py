@@ -3,6 +3,7 @@
 # B rows, L padded length, T tokens in the pack, D width, H heads, E channels per head, F feed-forward width
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -101,15 +102,17 @@ class BertLayer(nn.Module):
 
     def forward(self, hidden_TD: Tensor, batch: Packed, at: Tensor | None = None) -> Tensor:
         dropout = self.attention_dropout if self.training else 0.0
+        hidden_TD, rounded_TD = with_rounded(hidden_TD)
         if at is None:
-            context_THE = attend(self, batch, self.project(hidden_TD), None, dropout)
+            context_THE = attend(self, batch, self.project(rounded_TD), None, dropout)
         else:
-            key_value_T2HE = self.project(hidden_TD, 1)
+            key_value_T2HE = self.project(rounded_TD, 1)
             hidden_TD = hidden_TD.index_select(0, at)
             query_MHE = self.project(hidden_TD, 0, 1).squeeze(1)
             context_THE = attend_at(self, batch, at, query_MHE, key_value_T2HE, None, dropout)
         hidden_TD = self.attention_norm(hidden_TD + self.dropped(self.attention_out(context_THE.flatten(1))))
-        inner_TF = self.activation(self.mlp_in(hidden_TD))
+        hidden_TD, rounded_TD = with_rounded(hidden_TD)
+        inner_TF = self.activation(self.mlp_in(rounded_TD))
         return self.mlp_norm(hidden_TD + self.dropped(self.mlp_out(inner_TF)))
 
     def graph(self, graph: Graph, hidden: str) -> str:
@@ -127,3 +130,22 @@ class BertLayer(nn.Module):
 
     def dropped(self, values_TD: Tensor) -> Tensor:
         return F.dropout(values_TD, self.hidden_dropout, self.training)
+
+
+def with_rounded(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The values for a residual sum, and a copy for matrix products, which autocast would make by itself. Its gradient
+    would then become float32 in one kernel and be added in another; here one kernel does both, to the same bits."""
+    device = values.device.type
+    if values.dtype != torch.float32 or device == "meta" or not torch.is_autocast_enabled(device):
+        return values, values
+    return _Rounded.apply(values, torch.get_autocast_dtype(device))
+
+
+class _Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        return values.view_as(values), values.to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, grad_rounded: Tensor) -> tuple[Tensor, None]:
+        return grad + grad_rounded, None

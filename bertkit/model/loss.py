@@ -36,7 +36,7 @@ def _summed_cross_entropy(
         rows = slice(start, start + rows_at_a_time)
         log_probability = torch.log_softmax(logits_MV[rows], dim=-1, dtype=torch.float32)
         loss -= log_probability.gather(1, target_M1[rows]).sum()
-        logits_MV[rows] = log_probability.exp_()
+        torch.exp(log_probability, out=logits_MV[rows])
     gradient_MV = logits_MV
     # Not scatter_add_, which has no deterministic kernel on CUDA: a row has one target.
     gradient_MV.scatter_(1, target_M1, gradient_MV.gather(1, target_M1) - 1)

@@ -11,7 +11,7 @@ from bertkit.config.sections import OptimConfig
 from bertkit.plan.ranks import answer_messages, fake_parameters, fake_ranks
 from bertkit.plan.watch import Kernel, Message, Watch
 from bertkit.run.optim import build_optimizers, set_lr
-from bertkit.run.ranks import Trainable, wrap
+from bertkit.run.ranks import Trainable, layers_of, wrap
 from bertkit.run.step import StepResult, train_step
 from data_pipelines.masks.batch import PackedBatch
 
@@ -84,6 +84,10 @@ def rehearse(model: nn.Module, optim: OptimConfig, shape: Shape, setting: Settin
             for value in state.values()
         ]
         watch = Watch(shape.lengths)
+        if setting.num_gpus > 1:
+            for layer in layers_of(model):
+                layer.register_forward_pre_hook(watch.border)
+                layer.register_full_backward_pre_hook(watch.border)
         weights, held = watch.memory.note_all(params), watch.memory.note_all(moments)
         marks: list[tuple[int, int]] = []
         batches = [_Marked(fake_batch(shape), watch, marks) for _ in range(NUM_MICRO_BATCHES)]

@@ -90,6 +90,7 @@ class Watch(TorchDispatchMode):
         self.memory = Memory(device)
         self._opaque = False
         """Inside an operator that a compiler does not look into."""
+        self._border = False
 
     @classmethod
     def ignore_compile_internals(cls):
@@ -104,6 +105,10 @@ class Watch(TorchDispatchMode):
         self.waits.update(fake_cuda.waits)
         fake_cuda.waits.clear()
         return super().__exit__(*error)
+
+    def border(self, *_: Any) -> None:
+        """What comes next is compiled apart from what came before. A hook of modules."""
+        self._border = True
 
     @property
     def mixed_products(self) -> list[Kernel]:
@@ -186,7 +191,9 @@ class Watch(TorchDispatchMode):
         elif not self._opaque and (torch.Tag.pointwise in func.tags or name in _JOINED):
             work = {"joins": max(tensor.numel() for tensor in (*read, *written))}
         else:
-            work = {"is_border": func.namespace == "fsdp"}
+            work = {}
+        border, self._border = self._border or func.namespace == "fsdp", False
+        work |= {"is_border": border}
         work |= {"read": tuple(map(self._access, read)), "written": tuple(map(self._access, written))}
         return Kernel(name, _line(), num_bytes, **work)
 

@@ -2,8 +2,12 @@
 
 import contextlib
 import hashlib
+import importlib.util
 import json
+import logging
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +22,8 @@ from bertkit.run.folder import num_launched
 from bertkit.run.signals import ended_by_signals
 from data_pipelines import durable
 from data_pipelines.table import nearest
+
+log = logging.getLogger("bertkit")
 
 Value = TypeVar("Value")
 
@@ -98,12 +104,8 @@ def wrap(
     sharded = accelerator.distributed_type == DistributedType.FSDP
     if sharded:
         _choose_shards(accelerator, model)
-    if compiled and sharded:
-        # FSDP gathers weights before each layer, where a graph of the whole model would break.
-        for layer in _layers(model):
-            layer.forward = torch.compile(layer.forward, dynamic=True)
-    elif compiled:
-        model.compile(dynamic=True)
+    if compiled and _can_compile(accelerator):
+        _compile(model, accelerator.num_processes)
     wrapped, *others = accelerator.prepare(model, *optimizers)
     if sharded:
         from torch.distributed.fsdp import register_fsdp_forward_method
@@ -113,20 +115,41 @@ def wrap(
     return Trainable(wrapped.train(), [other.optimizer for other in others], accelerator)
 
 
+def _can_compile(accelerator: Accelerator) -> bool:
+    """Whether torch can write kernels for this device; what it lacks is told once."""
+    compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("clang")
+    needed = {"the package triton": importlib.util.find_spec("triton"), "a C compiler (gcc, clang or CC)": compiler}
+    missing = [name for name, found in needed.items() if not found] if accelerator.device.type == "cuda" else []
+    if missing and accelerator.is_main_process:
+        log.warning("train.compile=true needs %s; this run continues without it, slower", " and ".join(missing))
+    return not missing
+
+
+def _compile(model: nn.Module, num_processes: int) -> None:
+    if num_processes == 1:
+        model.compile(dynamic=True)
+        return
+    # Layer by layer: FSDP gathers weights before each, where a graph of the whole model would break, and DDP sends the
+    # gradients of one while the next is computed. So dynamo need not cut graphs where DDP's messages begin.
+    torch._dynamo.config.optimize_ddp = False
+    for layer in layers_of(model):
+        layer.forward = torch.compile(layer.forward, dynamic=True)
+
+
 def _choose_shards(accelerator: Accelerator, model: nn.Module) -> None:
     """Shard layer by layer, and in half precision send weights as bf16 but sum gradients in float32: with accelerate's
     own policy, which sums them in bf16 too, 128 micro-batches lose 3.6% of a gradient."""
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     plugin = accelerator.state.fsdp_plugin
-    plugin.transformer_cls_names_to_wrap = sorted({type(layer).__name__ for layer in _layers(model)})
+    plugin.transformer_cls_names_to_wrap = sorted({type(layer).__name__ for layer in layers_of(model)})
     if accelerator.mixed_precision == "bf16":
         # Autocast, as under DDP, decides which results are bf16; casting what enters a layer would round its angles.
         plugin.mixed_precision_policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         model.forward = accelerator.autocast()(model.forward)
 
 
-def _layers(model: nn.Module) -> list[nn.Module]:
+def layers_of(model: nn.Module) -> list[nn.Module]:
     return [layer for part in model.modules() if isinstance(part, nn.ModuleList) for layer in part]
 
 

@@ -2,8 +2,7 @@
 
 Only the code that inductor would write for a GPU is not made: the traced operators run in its place.
 
-Two things cannot be had without CUDA. Recomputed layers in a graph of the whole model ask for its generators. The
-optimizer with which dynamo cuts a graph at DDP's buckets cannot make fake what is fake already; it is off here.
+One thing cannot be had without CUDA: recomputed layers in a graph of the whole model ask for its generators.
 """
 
 from functools import partial
@@ -17,8 +16,8 @@ from torch._dynamo.utils import counters
 
 from bertkit.plan.ranks import fake_parameters, fake_ranks
 from bertkit.plan.rehearsal import Shape, fake_batch
+from bertkit.run import ranks
 from bertkit.run.optim import build_optimizers
-from bertkit.run.ranks import wrap
 
 pytestmark = needs_fake_cuda
 traced = partial(torch.compile, backend=aot_autograd(fw_compiler=nop, bw_compiler=nop))
@@ -29,7 +28,8 @@ def compiler(monkeypatch):
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setattr(torch, "compile", traced)
-    with torch._dynamo.config.patch(optimize_ddp=False):
+    monkeypatch.setattr(ranks, "_can_compile", lambda accelerator: True)
+    with torch._dynamo.config.patch(optimize_ddp=True):
         yield
     torch._dynamo.reset()
 
@@ -39,14 +39,14 @@ def compiler(monkeypatch):
     [
         ("bert-base", ONE, 1),
         ("bert-base", FSDP, 2),
-        pytest.param("bert-base", DDP, 1, marks=pytest.mark.plans),
+        pytest.param("bert-base", DDP, 2, marks=pytest.mark.plans),
         pytest.param("modernbert-base", ONE, 1, marks=pytest.mark.plans),
         pytest.param("modernbert-base", FSDP, 3, marks=pytest.mark.plans),
     ],
     ids=["bert-one", "bert-fsdp", "bert-ddp", "modernbert-one", "modernbert-fsdp"],
 )
 def test_a_compiled_step_keeps_the_laws_without_a_break(name, setting, num_graphs):
-    """Under FSDP a graph is of a layer: one for each kind, and one for the last, which is asked for targets only."""
+    """On several GPUs a graph is of a layer: one for each kind, and one for the last, asked for targets only."""
     recipe = recipe_of(name)
     model = outline(recipe)
     compiled = step_of(recipe, setting._replace(compiled=True), model)
@@ -63,7 +63,7 @@ def test_batches_of_other_shapes_need_no_other_graph():
     model = outline(recipe)
     with fake_ranks(1, None, "bf16") as accelerator:
         fake_parameters(model, accelerator.device)
-        trainable = wrap(accelerator, model, build_optimizers(model, recipe.optim), compiled=True)
+        trainable = ranks.wrap(accelerator, model, build_optimizers(model, recipe.optim), compiled=True)
         for lengths, num_targets in (((64, 30), 14), ((12, 9, 40), 11), ((128,), 30)):
             batch = fake_batch(Shape(lengths, num_targets)).to(accelerator.device)
             trainable.model(batch).backward()

@@ -1,10 +1,11 @@
-"""The loss in half precision, as CUDA's autocast meets it: layer norm hands it float32 hidden states there."""
+"""Loss and residual sums in half precision, as CUDA's autocast meets them: layer norm returns float32 there."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bertkit.model.bert import with_rounded
 from bertkit.model.loss import summed_cross_entropy
 
 
@@ -64,3 +65,15 @@ def test_the_gradient_under_autocast_is_near_that_in_float32():
         loss = summed_cross_entropy(hidden, weight, bias, target)
     for a, b in zip(torch.autograd.grad(loss, (hidden, weight, bias)), wanted, strict=True):
         assert (a - b).norm() < 0.01 * b.norm()
+
+
+def test_a_rounded_copy_has_the_gradient_that_autocast_gives():
+    """Bit for bit: what was two kernels is one."""
+    values, weight, _, _ = tensors()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        kept, rounded = with_rounded(values)
+        assert (kept.dtype, rounded.dtype) == (torch.float32, torch.bfloat16)
+        found = torch.autograd.grad((kept.sin().sum() + (rounded @ weight.T).float().cos().sum()), values)
+        wanted = torch.autograd.grad((values.sin().sum() + (values @ weight.T).float().cos().sum()), values)
+    assert torch.equal(found[0], wanted[0])
+    assert with_rounded(values)[1] is values, "without autocast there is nothing to round"
