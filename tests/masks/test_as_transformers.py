@@ -62,6 +62,20 @@ def test_a_special_tokens_mask_protects_and_is_dropped():
     assert "special_tokens_mask" not in ours
 
 
+def test_labels_of_the_examples_are_replaced_by_the_targets():
+    for batch in both([{"input_ids": [2, 7, 8, 3], "labels": [9, 9, 9, 9]}] * 50):
+        chosen = batch["labels"] != -100
+        assert chosen.any()
+        assert set(batch["labels"][chosen].tolist()) <= {7, 8}
+
+
+def test_tokens_that_are_not_attended_are_never_chosen():
+    batch = MaskingCollator(transformers_tokenizer(), mlm_probability=0.9, seed=0)(
+        [{"input_ids": [7, 7, 7, 7], "attention_mask": [1, 1, 0, 0]}] * 50
+    )
+    assert (batch["labels"][:, 2:] == -100).all()
+
+
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_an_offset_mapping_is_dropped(unit):
     tokenizer = transformers_tokenizer()
