@@ -49,7 +49,8 @@ def judge_folder(model_folder: str, pairs: list[MinimalPair], config: JudgeConfi
     """Judge the pairs with the model of a folder, and with an n-gram model of `rows`, if there are any."""
     make_ready()
     folder = resolve(model_folder)
-    model, tokenizer = load_with_head(folder, "masked-lm"), load_tokenizer(folder)
+    remedy = "an objective that exports an encoder alone judges while it trains: eval.pairs"
+    model, tokenizer = load_with_head(folder, "masked-lm", remedy=remedy), load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     device = device or torch.device("cpu")
