@@ -130,11 +130,10 @@ POLICY = torch.distributed.fsdp.MixedPrecisionPolicy(torch.bfloat16, torch.float
 
 
 @pytest.mark.usefixtures("layer_norm_as_on_cuda")
-@pytest.mark.parametrize(("sharded", "bound"), [(False, 0.006), (True, 0.010)], ids=["autocast", "fsdp"])
-def test_half_precision_keeps_the_gradient_of_128_micro_batches(sharded, bound):
+def test_half_precision_keeps_the_gradient_of_128_micro_batches():
     """Against float32; gradients that were summed in bf16 would be off by 3.6%."""
     config = BertConfig(
-        vocab_size=2000,
+        vocab_size=1000,
         hidden_size=64,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -142,14 +141,14 @@ def test_half_precision_keeps_the_gradient_of_128_micro_batches(sharded, bound):
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    batches = [batch_of([64] * 2, 2000, 0.15, seed) for seed in range(128)]
+    batches = [batch_of([64], 1000, 0.15, seed) for seed in range(128)]
     num_targets = sum(len(batch.target_ids) for batch in batches)
 
-    def gradient(rank: Rank, half: bool) -> torch.Tensor:
+    def gradient(rank: Rank, half: bool, sharded: bool = False) -> torch.Tensor:
         model = MaskedLM(build_encoder(config, 1), 2).train()
         autocast = torch.autocast("cpu", dtype=torch.bfloat16) if half else contextlib.nullcontext()
         forward = model.forward
-        if half and sharded:
+        if sharded:
             shard(model, 1, POLICY)
 
         def computed(batch):
@@ -161,7 +160,8 @@ def test_half_precision_keeps_the_gradient_of_128_micro_batches(sharded, bound):
         return torch.cat([gather_full(param.grad).flatten() for param in model.parameters()])
 
     wanted = gradient(Rank(), half=False)
-    (found,) = on_ranks(1, lambda rank: gradient(rank, half=True))
-    error = ((found - wanted).norm() / wanted.norm()).item()
-    print(f"gradient error {error:.3%}")
-    assert error <= bound
+    for sharded, bound in ((False, 0.006), (True, 0.010)):
+        (found,) = on_ranks(1, lambda rank, sharded=sharded: gradient(rank, half=True, sharded=sharded))
+        error = ((found - wanted).norm() / wanted.norm()).item()
+        print(f"gradient error {error:.3%}, {'FSDP' if sharded else 'autocast'}")
+        assert error <= bound
