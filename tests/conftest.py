@@ -94,6 +94,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    untested = {
+        report.longrepr[2] for report in terminalreporter.stats.get("skipped", []) if "NO GPU" in report.longrepr[2]
+    }
+    for reason in untested:
+        terminalreporter.section(reason.removeprefix("Skipped: "), red=True, bold=True)
     if not _asks_for_rows(config):
         return
     cases: dict[int, int] = defaultdict(int)

@@ -1,6 +1,9 @@
 """Fake CUDA is gone when it is over, and answers like a GPU while it is there."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -33,3 +36,16 @@ def test_autocast_is_that_of_cuda():
         values = torch.ones(2, 8, device="cuda", dtype=torch.bfloat16)
         assert F.layer_norm(values, (8,)).dtype == torch.float32
         assert F.linear(values.float(), torch.ones(8, 8, device="cuda")).dtype == torch.bfloat16
+
+
+def test_another_torch_is_told_loudly():
+    """At the end of the tests, where a skipped one would be a letter among thousands."""
+    code = """
+import pytest
+from bertkit.plan import fake_cuda
+fake_cuda.TORCH = (0, 0)
+pytest.main(["-p", "no:cacheprovider", "tests/gpu/test_fake_cuda.py", "-k", "autocast"])
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert "NO GPU CODE IS TESTED HERE: fake CUDA is made for torch 0.0" in done.stdout
