@@ -1,7 +1,10 @@
-"""Words tagged a second, beside transformers' token-classification pipeline with the same weights."""
+"""Words tagged a second by each backend, beside transformers' token-classification pipeline with the same weights."""
 
+import importlib.util
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, announce, compare, interleaved
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.predict.tagging import Tagging
-from bertkit.hf import save
+from bertkit.hf import load, save
+from bertkit.hf.folder import FULL, QUANTIZED
 from bertkit.model import BertConfig, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.config import EncoderConfig
 from data_pipelines.text.config import CorpusConfig
@@ -26,40 +30,87 @@ _SHAPES: dict[str, EncoderConfig] = {
     "modernbert 4×256": ModernBertConfig(
         hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=512
     ),
+    "bert 12×768": BertConfig(),
 }
+_BATCHES = (1, 32)
+_FULL = 64
+"""Words of a full sentence."""
 
 
 def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
-    """One row for each encoder: sentences with the lengths of web text, raw text in and tags out."""
-    rows = []
+    """For each encoder, batch and kind of sentences a row for each backend: raw text in and tags out."""
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
-        sentences = _sentences(300 if quick else 1500)
-        text = Path(name) / "corpus.txt"
-        text.write_text("\n".join(sentences), encoding="utf-8")
-        corpus = CorpusConfig(corpus=[str(text)], documents="line")
-        tokenizer = train_tokenizer(corpus, TokenizerConfig(vocab_size=8192), Path(name) / "tokenizer")
-        for shape, config in _SHAPES.items():
-            folder = Path(name) / shape.partition(" ")[0]
+        tokenizer = _make_tokenizer(Path(name), _sentences(300))
+        for shape, config in list(_SHAPES.items())[: 2 if quick else None]:
+            folder = Path(name) / shape.replace(" ", "-")
             _save_tagger(config, tokenizer, folder)
-            rows.append(_measure(f"tag {shape}", folder, sentences, against, quick))
+            for batch in _BATCHES:
+                rows += _measure(shape, folder, batch, against, quick)
     threads = torch.get_num_threads()
-    notes = [f"{len(sentences)} sentences of 1 to 150 words, half of them below 12; float32, {threads} threads."]
+    notes = [
+        f"ragged: sentences of 1 to 150 words, half of them below 12; full: of {_FULL} words. {threads} threads; torch "
+        "and onnx in float32. int8 is fastest where the processor has VNNI, and may give other tags."
+    ]
+    if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None:
+        notes.append("Without the packages of the extra onnx only torch is measured.")
     if against:
-        notes.append("Theirs: pipeline('token-classification', batch_size=32). Checked before timing: the same tags.")
+        notes.append("Theirs: pipeline('token-classification'). Checked before timing: the same tags in float32.")
     return rows, notes
 
 
-def _measure(name: str, folder: Path, sentences: list[str], against: str | None, quick: bool) -> Row:
-    announce(name)
-    torch.set_flush_denormal(True)  # as `bertkit tag` does, for both sides
-    tagger = Tagger.load(folder)
-    num_words = sum(len(sentence.split()) for sentence in sentences)
-    candidates: dict[str, Any] = {"ours": lambda: [tagging.tags for tagging in tagger.tag_all(sentences)]}
-    if against:
-        pipeline = _their_pipeline(folder)
-        candidates["theirs"] = lambda: pipeline(sentences, batch_size=32)
-        _check_same_tags(list(tagger.tag_all(sentences)), candidates["theirs"]())
-    return compare(name, num_words, "words/s", interleaved(candidates, rounds=3 if quick else 7))
+def _measure(shape: str, folder: Path, batch: int, against: str | None, quick: bool) -> Iterator[Row]:
+    taggers = {backend: Tagger.load(folder, backend=backend) for backend in _backends(folder)}
+    pipeline = _their_pipeline(folder) if against else None
+    count = (1 if "768" in shape or quick else 4) * (32 if batch > 1 else 8)
+    for kind in ("ragged", "full"):
+        name = f"tag {shape}, batch {batch}, {kind}"
+        announce(name)
+        sentences = _sentences(count) if kind == "ragged" else _equal(_sentences(count), _FULL)
+        num_words = sum(len(sentence.split()) for sentence in sentences)
+        candidates: dict[str, Callable[[], Any]] = {
+            backend: partial(_tag, tagger, sentences, batch) for backend, tagger in taggers.items()
+        }
+        if pipeline is not None:
+            candidates["theirs"] = partial(pipeline, sentences, batch_size=batch)
+            for backend in [each for each in taggers if each != "int8"]:
+                _check_same_tags(candidates[backend](), candidates["theirs"]())
+        timings = interleaved(candidates, rounds=3 if quick else 5)
+        theirs = {name: timings[name] for name in ("theirs",) if name in timings}
+        for backend in taggers:
+            yield compare(f"{name}, {backend}", num_words, "words/s", {"ours": timings[backend], **theirs})
+
+
+def _tag(tagger: Tagger, sentences: list[str], batch: int) -> list[Tagging]:
+    return list(tagger.tag_all(sentences, chunk=batch))
+
+
+def _backends(folder: Path) -> list[str]:
+    """Those that can be measured here; the graphs are written beside the weights."""
+    if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None:
+        return ["torch"]
+    from bertkit.ship.int8 import quantized
+    from bertkit.ship.onnx_file import graph_of, onnx_bytes
+
+    model = load(folder)
+    graph, output = graph_of(model)
+    (folder / FULL).parent.mkdir(exist_ok=True)
+    (folder / FULL).write_bytes(onnx_bytes(graph, output, model))
+    (folder / QUANTIZED).write_bytes(onnx_bytes(*quantized(graph, output), model))
+    return ["torch", "onnx", "int8"]
+
+
+def _make_tokenizer(folder: Path, sentences: list[str]) -> Tokenizer:
+    text = folder / "corpus.txt"
+    text.write_text("\n".join(sentences), encoding="utf-8")
+    corpus = CorpusConfig(corpus=[str(text)], documents="line")
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=8192), folder / "tokenizer")
+
+
+def _equal(sentences: list[str], length: int) -> list[str]:
+    """As many sentences, all of this many words."""
+    words = " ".join(sentences).split()
+    return [" ".join(words[i % len(words)] for i in range(n, n + length)) for n in range(len(sentences))]
 
 
 def _sentences(count: int) -> list[str]:

@@ -42,10 +42,15 @@ def tagger_page(name: str, tagger: Tagger, graph: Graph, output: str) -> str:
     body = tag(
         "main",
         tag("h1", name),
-        tag("p", f"Tags text on this device; nothing is sent anywhere. Labels: {', '.join(tagger.labels)}."),
+        tag("p", "Tags text on this device; nothing is sent anywhere. A sentence a line; Ctrl-Enter tags too."),
         tag("p", tag("textarea", "", id="text", rows="6", cols="80", aria_label="Text to tag, a sentence a line")),
-        tag("p", tag("button", "Tag", type="button", id="tag"), " ", tag("small", "", id="time")),
-        tag("div", "", id="answer", aria_live="polite"),
+        tag(
+            "p",
+            tag("button", "Tag", type="button", id="tag", class_="act"),
+            " ",
+            tag("small", "", id="time", class_="about"),
+        ),
+        tag("div", "", id="answer", class_="tagged", aria_live="polite"),
         id="content",
     )
     return document(name, body, data, [], [_asset(script) for script in SCRIPTS])

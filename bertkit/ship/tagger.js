@@ -94,6 +94,10 @@ const Tagger = (() => {
   const given = document.getElementById("text");
   const answer = document.getElementById("answer");
 
+  // Words of one kind have one colour, whether they begin a span or continue it.
+  const kindOf = (label) => label.replace(/^[BIES]-/, "");
+  const kinds = [...new Set(labels.filter((label) => label !== "O").map(kindOf))];
+
   function show() {
     const lines = given.value.split("\n").filter((line) => line.trim());
     const start = performance.now();
@@ -107,8 +111,11 @@ const Tagger = (() => {
     const line = document.createElement("p");
     words.forEach((word, index) => {
       const mark = document.createElement(tags[index] === "O" ? "span" : "mark");
-      mark.textContent = word;
+      const spelled = document.createElement("span");
+      spelled.textContent = word;
+      mark.append(spelled);
       if (tags[index] !== "O") {
+        mark.className = `run-${kinds.indexOf(kindOf(tags[index])) % 8}`;
         const name = document.createElement("small");
         name.textContent = ` ${tags[index]}`;
         mark.append(name);
@@ -119,5 +126,8 @@ const Tagger = (() => {
   }
 
   document.getElementById("tag").addEventListener("click", show);
+  given.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) show();
+  });
   return { tag };
 })();

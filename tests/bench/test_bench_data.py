@@ -1,6 +1,8 @@
 """The benches of the data line check their own work, and write rows that a program can read."""
 
 import json
+import sys
+from itertools import product
 
 import pytest
 
@@ -53,7 +55,11 @@ def test_bench_prepare_stands_beside_bare_encoding():
 def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
     rows = measured(tmp_path, "tag", "--against", "transformers")
-    assert [row["workload"] for row in rows] == ["tag bert 4×256", "tag modernbert 4×256"]
+    shapes, batches, kinds, backends = ("bert", "modernbert"), (1, 32), ("ragged", "full"), ("torch", "onnx", "int8")
+    assert [row["workload"] for row in rows] == [
+        f"tag {shape} 4×256, batch {batch}, {kind}, {backend}"
+        for shape, batch, kind, backend in product(shapes, batches, kinds, backends)
+    ]
     for row in rows:
         assert row["unit"] == "words/s"
         assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
@@ -73,4 +79,11 @@ def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monke
 
 
 def test_bench_tag_alone_has_no_opponent(tmp_path):
-    assert [row["ratio"] for row in measured(tmp_path, "tag")] == [None, None]
+    assert {row["ratio"] for row in measured(tmp_path, "tag")} == {None}
+
+
+def test_bench_tag_is_of_torch_alone_where_there_is_no_onnxruntime(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    rows, notes = tag.bench_tag(None, quick=True)
+    assert {row.workload.rpartition(", ")[2] for row in rows} == {"torch"}
+    assert "extra onnx" in notes[1]

@@ -88,6 +88,7 @@ ROOMS = {
     "bertkit/bench": [
         *("bertkit/config", "bertkit/model", "bertkit/hf", "bertkit/run"),
         *("bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
+        *("bertkit/ship/onnx_file.py", "bertkit/ship/int8.py"),  # every backend beside the others
         *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
         *("numpy", "torch", "tokenizers", "rich", "transformers"),
     ],
