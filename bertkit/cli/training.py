@@ -102,7 +102,10 @@ def _recipes_and_keys(recipe: type, verb: "Verb", names: Mapping[str, Collection
     shared = "; one that several architectures have alike is listed once" if verb == "pretrain" else ""
     lines += ["", f"keys (in the recipe, or as key=value{shared}):"]
     for entry in entries(recipe):
-        about = textwrap.wrap(entry.help, width, initial_indent="      ", subsequent_indent="      ")
+        indent = " " * 6
+        about = textwrap.wrap(
+            entry.help, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
         key = "\n".join([f"  {entry.key}{_default_and_choices(entry, names.get(entry.key) or entry.choices)}", *about])
         if key not in lines:
             lines.append(key)
