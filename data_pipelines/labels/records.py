@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
@@ -9,7 +10,7 @@ from data_pipelines.labels.formats.label_studio import unwrapped
 from data_pipelines.labels.placing import character_spans
 from data_pipelines.labels.schemes import Span, iob2_tags, parse
 from data_pipelines.labels.sentence import Record, Sentence, check_word, checked_tag
-from data_pipelines.labels.word_splitting import SplitRule, WordSplitter
+from data_pipelines.labels.word_splitting import Places, SplitRule, WordSplitter
 
 _WORD_KEYS = ("tokens", "words", "sentence", "form")
 _TAG_KEYS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "chunk_tags")
@@ -174,11 +175,13 @@ def _sentence_of(
         raise ValueError(f"{place}: expected tokens (a list of words) or a text; the keys are {', '.join(record)}")
     places = words if isinstance(words, (list, tuple)) else []
     offsets = [(word["start"], word["end"]) for word in places] or splitter.places(text)
-    words = [text[start:end] for start, end in offsets]
     tags = None
     if tagged or _key(record, config.tag_column, _SPAN_KEYS) in record:
-        spans = _value(record, config.tag_column, _SPAN_KEYS, "tag_column", place)
-        tags = _span_tags(text, offsets, spans, place)
+        given = _value(record, config.tag_column, _SPAN_KEYS, "tag_column", place)
+        spans = _character_spans(text, given, place)
+        offsets = offsets if places else _apart(offsets, spans)
+        tags = _span_tags(offsets, spans, place)
+    words = [text[start:end] for start, end in offsets]
     return Sentence(words, tags, source, [line] * len(words), text, offsets)
 
 
@@ -193,13 +196,25 @@ def _are_places(words: Sequence[Any], record: Mapping[str, Any]) -> bool:
     return isinstance(text, str) and (all(map(is_place, words)) if words else "spans" in record)
 
 
-def _span_tags(text: str, offsets: Sequence[tuple[int, int]], spans: Any, place: str) -> list[str]:
-    """IOB2 tags of the words that the spans touch; a word half inside a span belongs to it."""
+def _character_spans(text: str, spans: Any, place: str) -> list[tuple[int, int, str]]:
     if not isinstance(spans, (list, tuple)):
         raise ValueError(f"{place}: spans must be a list, got {str(spans)[:80]}")
+    return sorted(_character_span(span, len(text), place) for span in spans)
+
+
+def _apart(offsets: Places, spans: Sequence[tuple[int, int, str]]) -> Places:
+    """A word that two spans share becomes two words."""
+    found: Places = []
+    for start, end in offsets:
+        borders = [after[0] for before, after in pairwise(spans) if start < before[1] <= after[0] < end]
+        found += pairwise([start, *borders, end])
+    return found
+
+
+def _span_tags(offsets: Places, spans: Sequence[tuple[int, int, str]], place: str) -> list[str]:
+    """IOB2 tags of the words that the spans touch; a word half inside a span belongs to it."""
     found: list[Span] = []
-    for span in sorted(_character_span(span, len(text), place) for span in spans):
-        start, end, label = span
+    for start, end, label in spans:
         touched = [index for index, (left, right) in enumerate(offsets) if left < end and right > start]
         if not touched:
             raise ValueError(f"{place}: the span {start}-{end} ({label}) holds no word")

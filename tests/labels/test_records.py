@@ -76,3 +76,11 @@ def test_where_nobody_asks_for_tags_they_may_be_missing(read):
     assert sentence.tags is None
     with pytest.raises(ValueError, match=r"x:1: .*'(spans|label)'.*text"):
         list(read([({"text": "Anna runs."}, 1)], "x", TaggedConfig(), True))
+
+
+def test_a_word_that_two_spans_share_becomes_two_and_real_overlaps_are_refused(tmp_path):
+    spans = [{"start": 4, "end": 5, "label": "A"}, {"start": 5, "end": 7, "label": "B"}]
+    (sentence,) = read(tmp_path / "a.jsonl", json.dumps({"text": "win ...", "spans": spans}))
+    assert (sentence.words, sentence.tags) == (["win", ".", ".."], ["O", "B-A", "B-B"])
+    with pytest.raises(ValueError, match=r"a\.jsonl:1.*5-7.*overlaps"):
+        read(tmp_path / "a.jsonl", json.dumps({"text": "win ...", "spans": [{**spans[0], "end": 6}, spans[1]]}))
