@@ -1,13 +1,16 @@
 """The verb plan: what it says agrees with hand-made arithmetic, with a measured step, and with the laws of a step."""
 
 import json
+import re
+import time
 
 import pytest
 import torch
 from gpu_step import needs_fake_cuda
 
 from bertkit.cli import main
-from bertkit.plan.gpus import GPUS, REACHED, REACHED_BANDWIDTH
+from bertkit.config.recipe import shipped_recipes
+from bertkit.plan.gpus import FRAGMENTED, GPUS, REACHED, REACHED_BANDWIDTH, RESERVED_GIB
 from bertkit.plan.plan import make_plan
 from bertkit.plan.roofline import bytes_sent, kernel_seconds
 from bertkit.plan.watch import Kernel, Memory, Message, num_pairs
@@ -56,6 +59,40 @@ def test_what_does_not_fit_is_said_with_what_would_help(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "train.micro_batch" in out
     assert "train.gradient_checkpointing" in out
+
+
+@pytest.mark.plans
+@pytest.mark.parametrize("name", ["bert-base", "modernbert-base", "roberta-style", "bert-large"])
+@pytest.mark.parametrize(("gpus", "mode"), [(1, "ddp"), (8, "ddp"), (8, "fsdp"), (64, "ddp"), (64, "fsdp")])
+def test_every_large_recipe_keeps_the_laws_on_many_gpus(name, gpus, mode, tmp_path):
+    start = time.process_time()
+    facts = planned(tmp_path, name, "--gpu", "H100", "--gpus", str(gpus), "--mode", mode)
+    assert time.process_time() - start < 60
+    assert (facts["mixed_products"], facts["host_waits_per_step"]) == (0, 1)
+
+
+@pytest.mark.plans
+@pytest.mark.parametrize(
+    ("goal", "arguments"),
+    [
+        (320_000, ["modernbert-base", "--gpu", "H100"]),
+        (95_000, ["bert-large", "data.seq_len=128", "train.micro_batch=256", "train.global_batch=65536"]),
+    ],
+)
+def test_speed_by_roofline_does_not_fall(goal, arguments, tmp_path):
+    assert planned(tmp_path, *arguments)["tokens_per_second"] >= goal
+
+
+@pytest.mark.plans
+@pytest.mark.parametrize("name", ["bert-base", "modernbert-base", "roberta-style", "bert-large"])
+def test_a_recipe_says_what_its_plan_says(name, tmp_path):
+    """Hours at best in its comment, and memory that suffices."""
+    text = shipped_recipes()[name].read_text()
+    hours, kind = re.search(r"(\d+) hours on (one A100|8 H100s) at best", text).groups()
+    where = {"one A100": [], "8 H100s": ["--gpu", "H100", "--gpus", "8"]}[kind]
+    facts = planned(tmp_path, name, *where)
+    assert facts["hours"] == pytest.approx(int(hours), abs=0.6)
+    assert facts["peak_gib"] * FRAGMENTED + RESERVED_GIB < int(re.search(r"(\d+) GB or more", text)[1])
 
 
 @pytest.mark.parametrize(
