@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -23,6 +24,8 @@ def tiny(monkeypatch):
     sentences = tag._sentences
     monkeypatch.setattr(tag, "interleaved", once)
     monkeypatch.setattr(tag, "_sentences", lambda count: sentences(8))
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    monkeypatch.setattr(tag, "_SHAPES", {name: replace(config, **small) for name, config in tag._SHAPES.items()})
 
 
 def measured(tmp_path, *argv) -> list[dict]:
