@@ -75,7 +75,7 @@ def span_probabilities(
     forward_WK, scale_W = _forward(prob_WK, num_words, rules)
     backward_WK = _backward(prob_WK, scale_W, num_words, rules)
     word_W = np.arange(len(label_W))
-    confidence_W = (forward_WK * backward_WK)[word_W, label_W]
+    confidence_W = np.minimum((forward_WK * backward_WK)[word_W, label_W], 1.0)  # rounding may add a last digit
     spans_S: list[dict[tuple[int, int], float]] = []
     for start, count in zip(_starts(num_words).tolist(), num_words, strict=True):
         here = slice(start, start + count)

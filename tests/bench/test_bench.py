@@ -240,8 +240,8 @@ def test_both_racers_are_asked_the_same_on_the_same_rows(racing):
     )
     asked = list(evaluation_batches(data.validation, held_out._collator, micro_batch=4, max_rows=6))
     for (ids, mask, labels), batch in zip(questions, asked, strict=True):
-        assert torch.equal(ids[mask == 1], batch.input_ids)
-        assert torch.equal(labels[labels != -100], batch.target_ids)
+        assert torch.equal(ids[mask == 1], torch.as_tensor(batch.input_ids))
+        assert torch.equal(labels[labels != -100], torch.as_tensor(batch.target_ids))
         assert bool((labels[mask == 0] == -100).all())
 
 

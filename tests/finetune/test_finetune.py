@@ -199,7 +199,7 @@ def tuning_data(home: Path, **changes) -> TuningData:
     section = LabeledSection(train=[str(home / "train.conll")], dev=[str(home / "dev.conll")], **changes)
     labeled = TAGGING.read(section)
     given = find_given(StartSection(init=str(home / "encoder")), TAGGING.head)
-    return make_tuning_data(TAGGING, labeled, find_start(given, "", TAGGING.head, labeled, home, print), section)
+    return make_tuning_data(TAGGING, labeled, find_start(given, "", TAGGING, labeled, home, print), section)
 
 
 def test_class_weights_favour_rare_labels_and_keep_the_mean(home):

@@ -59,7 +59,8 @@ def test_half_a_line_is_not_given_out_and_its_other_half_not_lost():
 
 def test_slow_lines_make_small_chunks_and_fast_ones_make_full_ones():
     pipe = Pipe()
-    chunks = _chunks((line.text for line in pipe.input.lines()), 4, pipe.input.must_wait)
+    given = ((line.text, False) for line in pipe.input.lines())
+    chunks = ([text for text, _ in held] for held in _chunks(given, 4, pipe.input.must_wait, context=False))
     pipe.send(b"a\n")
     assert next(chunks) == ["a"]
     pipe.send(b"b\nc\n")

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bertkit.config.fields import Entry, entries
 from bertkit.config.finetune import read_finetune_recipe
 from bertkit.config.recipe import flat_values, read_recipe
@@ -88,3 +90,4 @@ def refusal(accelerator: Any, recipe: Any) -> str:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    torch.distributed.destroy_process_group()  # torch aborts where a rank ends before its group
