@@ -103,7 +103,6 @@ def test_a_recipe_runs_one_step_when_shrunk(name, corpora, published, tmp_path):
         global_batch=4,
         micro_batch=2,
         precision="fp32",
-        compile=False,  # meant for GPUs; tests/gpu compiles
     )
     shrunk = dataclasses.replace(
         recipe,
