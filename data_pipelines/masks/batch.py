@@ -1,8 +1,11 @@
 """The packed batch: what every collator hands to an encoder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
+
+IGNORED = -100
+"""The label of a token that is no target, as in torch's cross-entropy and in transformers."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,27 @@ class PackedBatch:
     """(K,) the tokens that pass through the middle blocks of an encoder, ascending; None where all do."""
     target_draws: Any = None
     """(M,) a random number in [0, 1) for each position, where something is drawn to stand there."""
+
+    @classmethod
+    def from_padded(cls, batch: Mapping[str, Any]) -> "PackedBatch":
+        """The tensors of a padded batch of `MaskingCollator` without the padding, for where batches are cut by rows
+        before a model reads them, as accelerate's dispatcher does."""
+        import torch
+
+        attended_RL = batch["attention_mask"] == 1
+        lengths_R = attended_RL.sum(1, dtype=torch.int32)
+        labels_T = batch["labels"][attended_RL]
+        target_index = (labels_T != IGNORED).nonzero().squeeze(1)
+        types_RL = batch.get("token_type_ids")
+        return cls(
+            input_ids=batch["input_ids"][attended_RL],
+            position_ids=(attended_RL.cumsum(1) - 1)[attended_RL],
+            cu_seqlens=torch.nn.functional.pad(lengths_R.cumsum(0, dtype=torch.int32), (1, 0)),
+            max_seqlen=int(lengths_R.max()),
+            target_index=target_index,
+            target_ids=labels_T[target_index],
+            token_type_ids=None if types_RL is None else types_RL[attended_RL],
+        )
 
     def to(self, device: Any, non_blocking: bool = False) -> "PackedBatch":
         """What a model reads on the device; how a target was masked stays where it is."""

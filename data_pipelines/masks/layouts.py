@@ -5,15 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from data_pipelines.masks.batch import IGNORED
 from data_pipelines.masks.examples import along_tokens, stacked
 from data_pipelines.masks.masking import Targets
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.vocab.vocabulary import Vocabulary
 
 # T tokens in the batch, R rows
-
-IGNORED = -100
-"""The label of a token that is no target, as in torch's cross-entropy and in transformers."""
 
 
 def padded(

@@ -68,7 +68,7 @@ def test_it_means_what_the_collator_of_transformers_means():
     assert set(ours) <= set(theirs) | {"labels"}
 
 
-def test_accelerate_dispatches_padded_batches_and_says_that_it_cannot_cut_a_pack():
+def test_accelerate_dispatches_padded_batches():
     accelerate = pytest.importorskip("accelerate")
     from torch.utils.data import DataLoader
 
@@ -83,3 +83,31 @@ def test_accelerate_dispatches_padded_batches_and_says_that_it_cannot_cut_a_pack
     assert isinstance(batches(False, layout="packed")[0], PackedBatch)
     with pytest.raises(TypeError, match="PackedBatch"):
         batches(True, layout="packed")
+
+
+@pytest.mark.parametrize("pads_left", [False, True])
+def test_what_accelerate_dispatched_to_a_process_is_packed_there(pads_left):
+    """By the steps of its dispatcher: the batches of all processes are joined, and each takes its rows."""
+    operations = pytest.importorskip("accelerate.utils.operations")
+    tokenizer = transformers_tokenizer()
+    tokenizer.padding_side = "left" if pads_left else "right"
+    given, num_processes, size = examples(8), 2, 4
+    collate = MaskingCollator(tokenizer, seed=0, pad_to_multiple_of=64)
+    joined = operations.concatenate([collate(given[:size]), collate(given[size:])])
+    for process in range(num_processes):
+        rows = slice(process * size, (process + 1) * size)
+        packed = PackedBatch.from_padded(operations.slice_tensors(joined, rows, process, num_processes))
+        expected = MaskingCollator(tokenizer, seed=0, layout="packed")(given[rows])
+        for name in ("input_ids", "position_ids", "cu_seqlens", "target_index", "target_ids"):
+            assert torch.equal(getattr(packed, name), getattr(expected, name)), name
+            assert getattr(packed, name).dtype == getattr(expected, name).dtype
+        assert packed.max_seqlen == expected.max_seqlen
+
+
+def test_token_types_are_packed_too():
+    given = [
+        {"input_ids": [2, 7, 8, 3], "token_type_ids": [0, 0, 1, 1]},
+        {"input_ids": [2, 3], "token_type_ids": [0, 1]},
+    ]
+    packed = PackedBatch.from_padded(MaskingCollator(**PLAIN, seed=0)(given))
+    assert packed.token_type_ids.tolist() == [0, 0, 1, 1, 0, 1]
