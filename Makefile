@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 BARE := $(VENV)/.bare
 READY := $(VENV)/.ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+OTHERS := $(VENV)/others
 
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults test-ranks test-plans fuzz soak clean
+.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others fuzz soak clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -37,6 +38,12 @@ test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compar
 
 test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs
 	$(BIN)/python -m pytest -m plans tests/gpu
+
+test-others: $(READY) ## Open exported folders with transformers.js and optimum, which it installs
+	npm install --silent --ignore-scripts --prefix $(OTHERS) @huggingface/transformers
+	$(PYTHON) -m venv $(OTHERS)/optimum
+	$(OTHERS)/optimum/bin/python -m pip install --quiet --disable-pip-version-check 'optimum-onnx[onnxruntime]'
+	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest tests/ship/test_opened_by_others.py
 
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz

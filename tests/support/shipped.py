@@ -28,7 +28,8 @@ def config_of(model_type):
     """A small one, with all that is special to the type."""
     base = TINY if MODEL_TYPES[model_type].config is type(TINY) else TINY_MODERN
     values = write_config(replace(base, model_type=model_type, pad_token_id=1))
-    return read_config(values, model_type, Path("config.json"))
+    told = {key: value for key, value in values.items() if value is not None}
+    return read_config(told, model_type, Path("config.json"))
 
 
 def model_of(config, kind):
