@@ -21,7 +21,7 @@ from readme_parts import Part, anchors, cells, inline_code, read_parts
 from shortened import CHECKOUT, COMMANDS
 from stand_ins import stand_in_for
 
-ROOMS = (".", "data_pipelines", "recipes", "bertkit/bench", "tests")
+ROOMS = (".", "data_pipelines", "recipes", "bertkit/bench", "bertkit/finetune", "bertkit/ship", "tests")
 PAGES = [CHECKOUT / room / "README.md" for room in ROOMS]
 PAIRS = [(page, page.with_name("README.zh-CN.md")) for page in PAGES]
 ALL = [page for pair in PAIRS for page in pair]
