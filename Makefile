@@ -36,8 +36,8 @@ test-faults: $(READY) ## Run the fault tests with their full counts and print th
 test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compare with one
 	$(BIN)/python -m pytest -m ranks tests/gpu
 
-test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs
-	$(BIN)/python -m pytest -m plans tests/gpu
+test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs, and a model for this machine
+	$(BIN)/python -m pytest -m plans
 
 test-others: $(READY) ## Open exported folders with transformers.js and optimum, which it installs
 	npm install --silent --ignore-scripts --prefix $(OTHERS) @huggingface/transformers

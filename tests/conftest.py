@@ -84,6 +84,12 @@ def within(request: pytest.FixtureRequest) -> Callable[[float], float]:
     return lambda seconds: seconds if _asks_for_rows(request.config) else 6 * seconds
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers a core: tests of faults mostly wait for processes that they started."""
+    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2 * (os.cpu_count() or 1)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

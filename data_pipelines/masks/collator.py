@@ -1,5 +1,6 @@
 """The masking collator: rows of tokens to a masked batch, padded for any project or packed for our encoders."""
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -72,8 +73,9 @@ class MaskingCollator(Generic[Batch]):
     `set_seed` has no effect here. Without a seed every collator draws a fresh one. With `row_id` the masks are a pure
     function of (seed, epoch, row_id, position): the same with any number of workers, ranks and batches. Without, row
     after row takes the next numbers of a stream, which begins anew with every collator. Each rank and each process that
-    the collator is copied to (by fork, spawn or pickle) has a stream of its own; in a DataLoader's workers it depends
-    on the seed that torch gives them, which `torch.manual_seed` and transformers' `set_seed` fix.
+    the collator is copied to (by fork, spawn or pickle) has a stream of its own, and so has every copy that such a
+    process gets; in a DataLoader's workers it depends on the seed that torch gives them, which `torch.manual_seed` and
+    transformers' `set_seed` fix.
 
     Further fields are stacked, padded with 0 where they have a number per token, or stay lists. `layout="packed"`
     returns a `PackedBatch`: tokens with attention_mask 0 and further fields are dropped.
@@ -149,6 +151,7 @@ class MaskingCollator(Generic[Batch]):
         self._unit = UNITS[self.config.unit]
         self._rows_drawn = 0
         self._home: int | None = os.getpid()
+        self._copy = 0
         self._words: WordTable | None = None
         self._ideographs_V: np.ndarray | None = None
 
@@ -203,7 +206,10 @@ class MaskingCollator(Generic[Batch]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._home = None if _process_numbers() else os.getpid()
+        self._home = os.getpid()
+        if _process_numbers():
+            # A pool gives one process several tasks, each with a copy of its own.
+            self._home, self._copy = None, next(_COPIES)
 
     def collate_rows(
         self,
@@ -280,7 +286,7 @@ class MaskingCollator(Generic[Batch]):
         if row_ids is not None:
             return row_keys(row_ids, self.seed, 0 if epochs is None else epochs)
         first, self._rows_drawn = self._rows_drawn, self._rows_drawn + num_rows
-        return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity(self._home))
+        return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity(self._home, self._copy))
 
     def _finish(self, arrays: dict[str, Any], return_tensors: Tensors | None = None) -> dict[str, Any]:
         if (return_tensors or self.return_tensors) == "np":
@@ -292,9 +298,10 @@ class MaskingCollator(Generic[Batch]):
         }
 
 
-def _process_identity(home: int | None) -> tuple[int, int]:
+def _process_identity(home: int | None, copy: int) -> tuple[int, int]:
     """Rank, and what tells this process from others of the rank: the seed of a DataLoader worker, which torch draws
-    anew every epoch, or the number of any other process than the collator's `home`. No two streams are alike."""
+    anew every epoch, or the number of any other process than the collator's `home`, and of the copy that it got. No two
+    streams are alike."""
     rank, worker = int(os.environ.get("RANK", 0)), None
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -303,7 +310,11 @@ def _process_identity(home: int | None) -> tuple[int, int]:
             rank = torch.distributed.get_rank()
     if worker is not None:
         return rank, worker.seed
-    return rank, 0 if os.getpid() == home else fold(*(_process_numbers() or [os.getpid()]))
+    return rank, 0 if os.getpid() == home else fold(*(_process_numbers() or [os.getpid()]), copy)
+
+
+_COPIES = itertools.count(1)
+"""The numbers of the copies that this process gets."""
 
 
 def _process_numbers() -> list[int]:

@@ -265,16 +265,16 @@ def _masks(collator):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_every_process_has_masks_of_its_own(method):
+def test_every_process_and_every_task_that_it_gets_has_masks_of_its_own(method):
     """transformers refuses a seed there; where rows are shared among processes, equal masks would be a mistake."""
     collator = MaskingCollator(**PLAIN, seed=0, return_tensors="np")
     context = multiprocessing.get_context(method)
     pools = [context.Pool(1) for _ in range(2)]
-    found = [pool.apply(_masks, (collator,)) for pool in pools]
+    found = [pool.apply(_masks, (collator,)) for pool in (*pools, *pools)]
     for pool in pools:
         pool.terminate()
     found.append(_masks(collator))
-    assert len({str(mask) for mask in found}) == 3
+    assert len({str(mask) for mask in found}) == 5
 
 
 def test_rows_of_a_mapped_dataset_are_masked_differently_in_every_process():

@@ -167,8 +167,9 @@ def test_the_packed_path_compiles_without_graph_breaks(config):
     torch.testing.assert_close(compiled(other), model(other))
 
 
+@pytest.mark.plans
 def test_a_packed_step_becomes_machine_code_with_the_same_gradients():
-    """With the backend that `train.compile=true` takes."""
+    """With the backend that `train.compile=true` takes, which needs a minute here."""
     if not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
         pytest.skip("torch.compile makes C++ of a model, and there is no C++ compiler")
     model, compiled = (MaskedLM(build_encoder(WINDOWED_LAST, seed=3)) for _ in range(2))
