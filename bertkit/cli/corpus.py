@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer
 from bertkit.config.fields import add_flags, from_flags
+from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
 from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.text.config import CorpusConfig
 
 if TYPE_CHECKING:
     from data_pipelines.clean.card import Card
+    from data_pipelines.clean.job import Job
 
 
 def clean(parser: argparse.ArgumentParser):
@@ -20,37 +22,107 @@ def clean(parser: argparse.ArgumentParser):
         "examples:\n"
         "  bertkit clean --corpus crawl.jsonl.gz --out clean-text\n"
         "  bertkit clean --corpus my.txt --against test.txt --private email phone card --out clean-text\n"
+        "  bertkit clean --corpus 's3://crawl/*.jsonl.gz' --out clean-text --engine slurm --parts 256\n"
         "  bertkit pretrain bert-mini data.corpus=clean-text/text\n\n"
         "FOLDER gets the kept documents as JSON Lines in text/, all counts in clean.json, and report.html with\n"
-        "examples of what went and why. Run again after an interruption, it resumes. Run again when done, it says so."
+        "examples of what went and why. The same, whatever the number of parts. Run again after an interruption, it\n"
+        "resumes. Run again when done, it says so. By hand: --part K/N for each K, --merge FOLDER, and both once more."
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new folder for the cleaned text")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="new folder for the cleaned text")
+    add_part_flags(parser, "clean")
     add_json(parser)
-    add_flags(parser, CorpusConfig)
+    add_flags(parser, CorpusConfig, optional=("corpus",))
     add_flags(parser, CleanConfig)
     return _clean
 
 
 def _clean(arguments: argparse.Namespace) -> None:
+    if arguments.merge:
+        _merge(arguments)
+        return
+    missing = [f"--{name}" for name in ("corpus", "out") if not getattr(arguments, name, None)]
+    if missing:
+        raise ValueError(f"clean needs {', '.join(missing)} (see 'bertkit clean --help')")
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(CleanConfig, arguments)
+    on_engine = asks_for_engine(arguments)
 
-    from bertkit.report.cleaning import write_cleaning_page
     from bertkit.terminal import progress_bar
-    from data_pipelines.clean.clean import check_cleanable, read_finished
     from data_pipelines.clean.clean import clean as clean_corpus
+    from data_pipelines.clean.clean import make_part
+    from data_pipelines.clean.job import check_cleanable, open_job, read_finished
     from data_pipelines.text.corpus import corpus_bytes
+    from data_pipelines.text.parts import Part
 
     check_cleanable(corpus, arguments.out)
     done_before = read_finished(arguments.out) is not None
     total = corpus_bytes(corpus)
-    with progress_bar("cleaning") as update:
-        facts = clean_corpus(corpus, config, arguments.out, lambda what, done: update(done, total, what))
-    page = arguments.out / "report.html"
+    if on_engine:
+        facts = _clean_on_engine(arguments, open_job(corpus, config, arguments.out))
+    else:
+        part = Part.parse(arguments.part) if arguments.part else None
+        with progress_bar("cleaning") as update:
+            tell = lambda what, done: update(done, total and total // (part or Part()).of, what)  # noqa: E731
+            if part is not None and not done_before:
+                make_part(open_job(corpus, config, arguments.out), part, tell)
+                return
+            facts = clean_corpus(corpus, config, arguments.out, tell)
+    _answer_with_findings(arguments.json, facts, arguments.out, done_before)
+
+
+def _clean_on_engine(arguments: argparse.Namespace, job: "Job") -> dict[str, Any]:
+    """Let an engine run this verb for each part, twice: before and after it is decided what repeats what."""
+    from bertkit.engines.parts import run_parts
+    from bertkit.terminal import progress_bar
+    from data_pipelines.clean.clean import decide, finish
+    from data_pipelines.clean.job import read_finished
+    from data_pipelines.text.parts import Part
+
+    if (finished := read_finished(arguments.out)) is not None:
+        return finished
+    engine, num_parts = arguments.engine, arguments.parts
+    for does in ("writing",) if job.decided else ("measuring", "writing"):
+        with progress_bar(f"{does} on {engine}") as update:
+            run_parts(
+                engine,
+                num_parts,
+                part_command(["clean"], arguments),
+                lambda number: job.is_done(Part(number, num_parts)),
+                job.state / "logs",
+                lambda done, total: update(done, total, f"{done:,} of {total:,} parts"),
+            )
+        if does == "measuring":
+            decide(job, num_parts)
+    return finish(job)
+
+
+def _merge(arguments: argparse.Namespace) -> None:
+    """After the first round of parts decide what repeats what, after the second finish."""
+    refuse_beside_merge(arguments)
+
+    from data_pipelines.clean.clean import decide, finish
+    from data_pipelines.clean.job import read_finished, reopen_job
+
+    if (finished := read_finished(arguments.merge)) is not None:
+        _answer_with_findings(arguments.json, finished, arguments.merge, done_before=True)
+        return
+    job = reopen_job(arguments.merge)
+    if job.decided:
+        _answer_with_findings(arguments.json, finish(job), arguments.merge, done_before=False)
+        return
+    findings = decide(job, job.measured_parts())
+    told = "decided what repeats what; run the parts once more, which then write, and merge again"
+    answer(arguments.json, {**findings.facts(), "finished": False}, lambda: print(told))
+
+
+def _answer_with_findings(json: str | None, facts: dict[str, Any], out: Path, done_before: bool) -> None:
+    from bertkit.report.cleaning import write_cleaning_page
+
+    page = out / "report.html"
     write_cleaning_page(page, facts)
 
     def show() -> None:
         if done_before:
-            print(f"{arguments.out} was finished before")
+            print(f"{out} was finished before")
         print(
             f"kept {facts['kept_documents']:,} of {facts['documents']:,} documents, "
             f"{facts['kept_characters']:,} of {facts['characters']:,} characters"
@@ -58,12 +130,13 @@ def _clean(arguments: argparse.Namespace) -> None:
         for reason, count in sorted(facts["dropped"].items(), key=lambda item: -item[1]):
             print(f"  {count:>9,}  {reason}")
         if facts["removed_lines"]:
-            print(f"removed {facts['removed_lines']:,} lines that share text with {', '.join(config.against)}")
+            against = ", ".join(facts["identity"]["clean"]["against"])
+            print(f"removed {facts['removed_lines']:,} lines that share text with {against}")
         for kind, count in facts["private"].items():
             print(f"replaced {count:,} of the kind {kind}")
-        print(f"wrote {arguments.out} and {page}")
+        print(f"wrote {out} and {page}")
 
-    answer(arguments.json, facts, show)
+    answer(json, facts, show)
 
 
 def corpus(parser: argparse.ArgumentParser):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import PRINTED, add_json, answer
 from bertkit.config.fields import add_flags, from_flags
-from bertkit.engines import ENGINES
+from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
 from bertkit.terminal import printable
 from data_pipelines import durable
-from data_pipelines.bounds import check_choice
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from data_pipelines.vocab.doctor import Diagnosis
     from data_pipelines.vocab.tokenizer import Tokenizer
 
-MAX_PARTS = 99_999
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 _MUCH_UNKNOWN = 0.01
 
@@ -66,11 +64,7 @@ def prepare(parser: argparse.ArgumentParser):
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder to write")
     parser.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json or a folder with one")
-    parser.add_argument("--part", metavar="K/N", help="prepare only the K-th of N parts")
-    parser.add_argument("--merge", type=Path, metavar="FOLDER", help="make one set of the parts in FOLDER")
-    about = f"who makes --parts N parts and merges them: {', '.join(ENGINES)}"
-    parser.add_argument("--engine", metavar="NAME", help=about)
-    parser.add_argument("--parts", type=int, metavar="N", help="parts that --engine makes")
+    add_part_flags(parser, "prepare")
     add_json(parser)
     add_flags(parser, CorpusConfig, optional=("corpus",))
     add_flags(parser, PrepareConfig)
@@ -167,10 +161,11 @@ def _prepare(arguments: argparse.Namespace) -> None:
     check_tokenizer(arguments.tokenizer)
 
     from bertkit.terminal import progress_bar
-    from data_pipelines.rows.prepare import Part, Progress
+    from data_pipelines.rows.prepare import Progress
     from data_pipelines.rows.prepare import prepare as prepare_shards
+    from data_pipelines.text.parts import Part
 
-    if arguments.engine or arguments.parts is not None:
+    if asks_for_engine(arguments):
         _prepare_on_engine(arguments, corpus, config)
         return
     part = Part.parse(arguments.part) if arguments.part else None
@@ -195,22 +190,15 @@ def _prepare(arguments: argparse.Namespace) -> None:
 def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig) -> None:
     """Let an engine run this verb for each part, and merge the parts."""
     out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
-    if not engine or num_parts is None or arguments.part:
-        raise ValueError("--engine NAME and --parts N belong together, and make all parts: leave --part out")
-    if not 1 <= num_parts <= MAX_PARTS:
-        raise ValueError(f"--parts must lie in [1, {MAX_PARTS}], got {num_parts}")
-    check_choice("--engine", engine, ENGINES)
 
     from bertkit.engines.parts import run_parts
     from bertkit.terminal import progress_bar
     from data_pipelines.rows.manifest import MANIFEST
-    from data_pipelines.rows.prepare import Part, check_made_of, merge
+    from data_pipelines.rows.prepare import check_made_of, merge
+    from data_pipelines.text.parts import Part
 
     def is_done(number: int) -> bool:
         return (out / Part(number, num_parts).folder / MANIFEST).is_file()
-
-    def command_of(number: int) -> list[str]:
-        return [sys.executable, "-m", "bertkit", "prepare", *_flags(arguments), "--part", f"{number}/{num_parts}"]
 
     check_made_of(out, corpus, arguments.tokenizer, config)
     foreign = [path.name for path in sorted(out.glob("part-*-of-*")) if not path.name.endswith(f"-of-{num_parts:05d}")]
@@ -220,30 +208,13 @@ def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, conf
     if not finished:
         with progress_bar(f"preparing on {engine}") as update:
             tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
-            run_parts(engine, num_parts, command_of, is_done, out / "logs", tell)
+            run_parts(engine, num_parts, part_command(["prepare"], arguments), is_done, out / "logs", tell)
         merge(out)
     _answer_with_shards(arguments.json, out, "the folder is one finished set already" if finished else "")
 
 
-def _flags(arguments: argparse.Namespace) -> list[str]:
-    """The flags of `prepare` that were given, for another process, but those that say where it runs."""
-    words = []
-    for name, value in vars(arguments).items():
-        flag = name.replace("_", "-")
-        if value is None or name in ("engine", "parts", "part", "merge", "json", "plugin"):
-            continue
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
-    return words
-
-
 def _merge(arguments: argparse.Namespace) -> None:
-    others = [name for name, value in vars(arguments).items() if name not in ("merge", "json") and value is not None]
-    if others:
-        flags = ", ".join("--" + name.replace("_", "-") for name in others)
-        raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
+    refuse_beside_merge(arguments)
 
     from data_pipelines.rows.manifest import MANIFEST
     from data_pipelines.rows.prepare import merge

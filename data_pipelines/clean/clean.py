@@ -1,11 +1,14 @@
 """A corpus enters, the part of it that is worth training on leaves, with a count and examples of what went and why.
 
-The corpus is read twice: once to measure every text, once to write what stays. Between the two the texts are compared
-by their hashes and signatures, which lie on the disk, so that memory hardly grows with the corpus. Killed while it
-measures, it resumes after the last thousand documents.
-"""
+Three steps, of which the first and the last can be done in parts, by many workers, each on blocks of its own:
 
-# N units
+1. `measure_part` notes of every text what comparisons need;
+2. `decide` compares the notes of all parts, once;
+3. `write_part` writes what stays, and `finish` gathers it.
+
+The notes lie on the disk, in a folder beside the one to write, so that memory hardly grows with the corpus. A block is
+complete or absent, whoever made it and however often. Killed anywhere, the same call resumes after the last block.
+"""
 
 import dataclasses
 import json
@@ -18,20 +21,28 @@ import numpy as np
 from data_pipelines import durable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.contamination import ForbiddenRuns
-from data_pipelines.clean.findings import NEARLY_REPEATED, REPEATED, Findings, shorten
-from data_pipelines.clean.measured import Candidate, Measured, measure_documents
-from data_pipelines.clean.near import find_copies
+from data_pipelines.clean.decision import KEPT
+from data_pipelines.clean.decision import decide as decide_blocks
+from data_pipelines.clean.findings import Findings, shorten
+from data_pipelines.clean.job import (
+    DECIDED,
+    FACTS,
+    MEASURED,
+    TEXT,
+    WHOLE,
+    WRITTEN,
+    Job,
+    against_of,
+    open_job,
+    read_finished,
+)
+from data_pipelines.clean.measured import Candidate, Measured, measure_block
 from data_pipelines.clean.private import mask_private
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import check_unchanged, find_sources, fingerprint_sources, read_documents
+from data_pipelines.text.corpus import Document, check_unchanged, read_documents
+from data_pipelines.text.parts import Block, Part, read_blocks
 
-FACTS, TEXT = "clean.json", "text"
-"""In a folder of cleaned text: what was found, and the files to train on."""
-_FORMAT = 1
-_MAX_SHARD = 256 << 20
-"""Bytes of one file of cleaned text."""
-_AT_ONCE = 1 << 20
-"""Bytes to write at once."""
+_VERDICTS = "verdicts"
 
 Progress = Callable[[str, int], None]
 """Is told what is being done, and how many characters of the corpus were read for it."""
@@ -40,143 +51,139 @@ Progress = Callable[[str, int], None]
 def clean(corpus: CorpusConfig, config: CleanConfig, out: Path, progress: Progress) -> dict[str, Any]:
     """Write the cleaned corpus as JSON Lines into `out`/text, whole or not at all. Returns the facts, which also lie in
     `out`/clean.json; a folder that is finished is left as it is."""
-    check_cleanable(corpus, out)
-    against = dataclasses.replace(corpus, corpus=config.against) if config.against else None
-    identity = _identity(corpus, against, config)
+    job = open_job(corpus, config, out)
     if (finished := read_finished(out)) is not None:
-        if finished["identity"] != identity:
-            raise ValueError(f"{out} holds another text, or one that was cleaned otherwise; name another folder")
         return finished
-    runs = ForbiddenRuns((text.text for text in read_documents(against)) if against else (), config.against_ngram)
-    state = _open_state(out.with_name(f".cleaning-{out.name}"), identity)
-    measured = Measured(state)
-    measure_documents(_candidates(corpus, config, runs), measured, config, lambda done: progress("measuring", done))
-    with durable.scratch_folder(state / "whole") as whole:
-        findings = _write_kept(_candidates(corpus, config, runs), measured, config, whole / TEXT, progress)
-        check_unchanged(corpus, identity["corpus"]["sources"])
-        facts = {**findings.facts(), "identity": identity}
-        durable.write_file(whole / FACTS, durable.json_line(facts).encode())
-        durable.sync_tree(whole)
-        durable.move(whole, out)
-    durable.remove_folder(state)
+    make_part(job, Part(), progress)
+    if not job.decided:
+        decide(job, 1)
+        make_part(job, Part(), progress)
+    return finish(job)
+
+
+def make_part(job: Job, part: Part, progress: Progress) -> None:
+    """Do what the job is at: measure before the decision, write after it."""
+    if job.decided:
+        write_part(job, part, progress)
+    else:
+        measure_part(job, part, progress)
+
+
+def measure_part(job: Job, part: Part, progress: Progress) -> None:
+    runs, names, read = _forbidden_runs(job), [], 0
+    for block, documents in read_blocks(job.corpus, part):
+        names.append(block.name)
+        if not (job.state / MEASURED / f"{block.name}.npz").is_file():
+            candidates = (_candidate(document, job.config, runs) for document in documents)
+            job.publish(f"{MEASURED}/{block.name}.npz", measure_block(candidates, job.config).to_bytes())
+        read += sum(len(document.text) for document in documents)
+        progress("measuring", read)
+    job.publish(f"{MEASURED}/{part.folder}.json", json.dumps(names).encode())
+
+
+def decide(job: Job, num_parts: int) -> Findings:
+    """Decide what repeats what, once all parts are measured."""
+    parts = [Part(number, num_parts).folder for number in range(1, num_parts + 1)]
+    lists = {name: job.read(f"{MEASURED}/{name}.json") for name in parts}
+    if missing := [name for name, blocks in lists.items() if blocks is None]:
+        raise ValueError(f"{job.out} lacks {len(missing)} of {num_parts} measured parts: {', '.join(missing[:5])}")
+    blocks = sorted(block for blocks in lists.values() for block in blocks)
+    paths = (job.state / MEASURED / f"{block}.npz" for block in blocks)
+    decision = decide_blocks(paths, job.config, job.state / "signatures")
+    job.publish(_VERDICTS, decision.verdict_N.tobytes())
+    decided = {
+        "blocks": dict(zip(blocks, decision.starts, strict=True)),
+        "examples": decision.examples,
+        "findings": dataclasses.asdict(decision.findings),
+    }
+    job.publish(DECIDED, durable.json_line(decided).encode())
+    return decision.findings
+
+
+def write_part(job: Job, part: Part, progress: Progress) -> None:
+    decided, runs, read = job.read(DECIDED), _forbidden_runs(job), 0
+    shown = {unit for pairs in decided["examples"].values() for pair in pairs for unit in pair}
+    for block, documents in read_blocks(job.corpus, part):
+        if not (job.state / WRITTEN / f"{block.name}.json").is_file():
+            units = _decided_units(job, block, decided["blocks"].get(block.name), len(documents))
+            candidates = [_candidate(document, job.config, runs) for document in documents]
+            lines, written = _kept(candidates, units, shown, job.config.unit)
+            if lines:
+                job.publish(f"{WHOLE}/{TEXT}/clean-{block.name}.jsonl", "".join(lines).encode(errors="replace"))
+            job.publish(f"{WRITTEN}/{block.name}.json", durable.json_line(written).encode())
+        read += sum(len(document.text) for document in documents)
+        progress("writing", read)
+    job.publish(f"{WRITTEN}/{part.folder}.json", b"[]")
+
+
+def finish(job: Job) -> dict[str, Any]:
+    """Gather what the parts wrote: from then on the folder is there, whole. Returns the facts."""
+    decided = job.read(DECIDED)
+    findings, texts = Findings(**decided["findings"]), dict[str, dict[str, str]]()
+    for block in decided["blocks"]:
+        written = job.read(f"{WRITTEN}/{block}.json")
+        if written is None:
+            raise ValueError(f"{job.out} lacks the text of block {block}; make the missing parts, then merge again")
+        findings.kept_documents += written["documents"]
+        findings.kept_characters += written["characters"]
+        texts |= written["texts"]
+    for reason, pairs in decided["examples"].items():
+        findings.examples[reason] = [
+            {**texts[str(unit)], "kept": texts[str(original)]["text"]} for unit, original in pairs
+        ]
+    check_unchanged(job.corpus, job.identity["corpus"]["sources"])
+    facts = {**findings.facts(), "identity": job.identity}
+    whole = job.state / WHOLE
+    durable.replace_file(whole / FACTS, durable.json_line(facts).encode())
+    durable.sync_tree(whole)
+    durable.move(whole, job.out)
+    durable.remove_folder(job.state)
     return facts
 
 
-def check_cleanable(corpus: CorpusConfig, out: Path) -> None:
-    """Refuse before the work what cannot end well."""
-    for source in find_sources(corpus):
-        if source.weight != 1:
-            raise ValueError(f"{source.name}@{source.weight:g}: a weight repeats text; give it to the cleaned text")
-    if out.exists() and read_finished(out) is None:
-        raise ValueError(f"{out} exists and holds no cleaned text; name a new folder")
+def _decided_units(job: Job, block: Block, start: int | None, num_documents: int) -> Iterator[list[tuple[int, bool]]]:
+    """For each document of a block its units: the number of each in the corpus, and whether it is kept."""
+    if start is not None:
+        units_D = Measured.read(job.state / MEASURED / f"{block.name}.npz").units_D
+    if start is None or len(units_D) != num_documents:
+        check_unchanged(job.corpus, job.identity["corpus"]["sources"])
+        raise AssertionError(f"{block.name} was measured with other documents")
+    counts_D = np.maximum(units_D, 0)
+    kept_N = np.fromfile(job.state / _VERDICTS, np.uint8, counts_D.sum(), offset=start) == KEPT
+    at = 0
+    for count in counts_D.tolist():
+        yield list(enumerate(kept_N[at : at + count].tolist(), start + at))
+        at += count
 
 
-def read_finished(out: Path) -> dict[str, Any] | None:
-    """The facts of a folder of cleaned text; None where there is no such folder."""
-    try:
-        facts = json.loads((out / FACTS).read_text(encoding="utf-8"))
-        return facts if facts["identity"] else None
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{out / FACTS} is damaged; delete {out} and clean again") from None
-
-
-def _identity(corpus: CorpusConfig, against: CorpusConfig | None, config: CleanConfig) -> dict[str, Any]:
-    """What the cleaned text depends on, as JSON gives it back."""
-    identity = {
-        "format": _FORMAT,
-        "corpus": {**dataclasses.asdict(corpus), "sources": fingerprint_sources(corpus)},
-        "clean": dataclasses.asdict(config),
-        "against": fingerprint_sources(against) if against else [],
-    }
-    return json.loads(json.dumps(identity))
-
-
-def _open_state(state: Path, identity: dict[str, Any]) -> Path:
-    """The folder of what was measured before a kill, emptied where it belongs to other text or settings."""
-    known, line = state / "identity.json", durable.json_line(identity)
-    if state.is_dir() and not (known.is_file() and known.read_text(encoding="utf-8") == line):
-        durable.remove_folder(state)
-    if not state.is_dir():
-        state.mkdir(parents=True)
-        durable.write_file(known, line.encode())
-    return state
-
-
-def _candidates(corpus: CorpusConfig, config: CleanConfig, runs: ForbiddenRuns) -> Iterator[Candidate]:
-    for document in read_documents(corpus):
-        text, private = mask_private(document.text, config.private)
-        text, removed = runs.remove_from(text)
-        yield Candidate(text, document.place, len(document.text), private, removed)
-
-
-def _write_kept(
-    candidates: Iterator[Candidate], measured: Measured, config: CleanConfig, folder: Path, progress: Progress
-) -> Findings:
-    """Write the documents that stay, and count what goes."""
-    findings, original_N, exact_N = measured.findings, *_originals(measured, config)
-    shown = set(original_N[original_N >= 0][:1000].tolist())
-    texts: dict[int, str] = {}
-    unit, read, shards = 0, 0, _Shards(folder)
-    for candidate, num_units in zip(candidates, measured.units.tolist(), strict=True):
-        read += candidate.characters
-        progress("writing", read)
+def _kept(
+    candidates: list[Candidate], units: Iterator[list[tuple[int, bool]]], shown: set[int], unit: str
+) -> tuple[list[str], dict[str, Any]]:
+    """The lines to write of a block, and what is told of it."""
+    lines: list[str] = []
+    documents, characters, texts = 0, 0, {}
+    for candidate, decided in zip(candidates, units, strict=True):
         kept = []
-        for part in candidate.units(config.unit) if num_units >= 0 else ():
-            original = int(original_N[unit])
-            if original < 0:
-                kept.append(part)
-                if unit in shown:
-                    texts[unit] = shorten(part)
-            else:
-                reason = REPEATED if exact_N[unit] else NEARLY_REPEATED
-                findings.drop(reason, part, candidate.place, texts.get(original, ""))
-            unit += 1
+        for text, (number, stays) in zip(candidate.units(unit) if decided else (), decided, strict=True):
+            if number in shown:
+                texts[number] = {"place": candidate.place, "text": shorten(text)}
+            if stays:
+                kept.append(text)
         if kept:
-            text = candidate.text if len(kept) == num_units else "\n".join(kept)
-            findings.kept_documents += 1
-            findings.kept_characters += len(text)
-            shards.write({"text": text, "source": candidate.place})
-    shards.flush()
-    return findings
+            text = candidate.text if len(kept) == len(decided) else "\n".join(kept)
+            documents += 1
+            characters += len(text)
+            lines.append(json.dumps({"text": text, "source": candidate.place}, ensure_ascii=False) + "\n")
+    return lines, {"documents": documents, "characters": characters, "texts": texts}
 
 
-def _originals(measured: Measured, config: CleanConfig) -> tuple[np.ndarray, np.ndarray]:
-    """For each unit the kept one that it repeats, -1 where it is kept itself; and whether it does word for word."""
-    hashes_N = measured.hashes_N
-    original_N = np.full(len(hashes_N), -1)
-    if config.near:
-        original_N = find_copies(measured.signatures_NP, config.near_threshold)
-    _, first, group_N = np.unique(hashes_N, return_index=True, return_inverse=True)
-    first_N = first[group_N]
-    exact_N = config.exact & (first_N != np.arange(len(hashes_N)))
-    # The first of equal texts may itself nearly repeat another one, and is then not what is kept.
-    kept_N = np.where(original_N[first_N] < 0, first_N, original_N[first_N])
-    return np.where(exact_N, kept_N, original_N), exact_N
+def _forbidden_runs(job: Job) -> ForbiddenRuns:
+    against = against_of(job.corpus, job.config)
+    texts: Iterator[str] = (document.text for document in read_documents(against)) if against else iter(())
+    return ForbiddenRuns(texts, job.config.against_ngram)
 
 
-class _Shards:
-    """JSON Lines in files of bounded size."""
-
-    def __init__(self, folder: Path):
-        folder.mkdir()
-        self._folder = folder
-        self._lines: list[bytes] = []
-        self._held, self._size, self._number = 0, 0, 0
-
-    def write(self, record: dict[str, Any]) -> None:
-        line = (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="replace")
-        if self._size and self._size + self._held + len(line) > _MAX_SHARD:
-            self.flush()
-            self._number, self._size = self._number + 1, 0
-        self._lines.append(line)
-        self._held += len(line)
-        if self._held >= _AT_ONCE:
-            self.flush()
-
-    def flush(self) -> None:
-        path = self._folder / f"clean-{self._number:05d}.jsonl"
-        durable.append_file(path, b"".join(self._lines), anew=self._size == 0)
-        self._size += self._held
-        self._lines, self._held = [], 0
+def _candidate(document: Document, config: CleanConfig, runs: ForbiddenRuns) -> Candidate:
+    text, private = mask_private(document.text, config.private)
+    text, removed = runs.remove_from(text)
+    return Candidate(text, document.place, len(document.text), private, removed)

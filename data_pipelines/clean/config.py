@@ -20,12 +20,12 @@ class CleanConfig:
     near: bool = True
     """Drop what nearly repeats an earlier one."""
 
-    near_ngram: Annotated[int, Range("[1, 20]")] = 1
+    near_ngram: Annotated[int, Range("[1, 20]")] = 2
     """Words in each n-gram by which two texts are compared."""
 
-    near_threshold: Annotated[float, Range("(0, 1]")] = 0.5
-    """Share of n-grams, of all that either text has, from which on the later text is a near copy. 0.5 of single words
-    finds copies in which one word in five was changed."""
+    near_threshold: Annotated[float, Range("(0, 1]")] = 0.33
+    """Share of n-grams, of all that either text has, from which on the later text is a near copy. 0.33 of pairs of
+    words finds copies in which one word in five was changed."""
 
     min_words: Annotated[int, Range("[0, inf)")] = 50
     """Fewest words of a document; an ideograph counts as one."""

@@ -7,7 +7,7 @@ from typing import Any
 from data_pipelines.clean.rules import RULES
 
 REPEATED, NEARLY_REPEATED, FORBIDDEN_RUN = "repeated", "nearly repeated", "text not to be trained on"
-_MAX_EXAMPLES, _EXAMPLE_CHARS = 5, 300
+MAX_EXAMPLES, _EXAMPLE_CHARS = 5, 300
 
 
 @dataclass
@@ -35,13 +35,28 @@ class Findings:
     def drop(self, reason: str, text: str, place: str, kept: str | None = None) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         known = self.examples.setdefault(reason, [])
-        if len(known) < _MAX_EXAMPLES:
+        if len(known) < MAX_EXAMPLES:
             known.append({"place": place, "text": shorten(text)} | ({} if kept is None else {"kept": kept}))
 
     def remove_lines(self, lines: list[str], place: str) -> None:
         self.removed_lines += len(lines)
         known = self.examples.setdefault(FORBIDDEN_RUN, [])
-        known += [{"place": place, "text": shorten(line)} for line in lines[: _MAX_EXAMPLES - len(known)]]
+        known += [{"place": place, "text": shorten(line)} for line in lines[: MAX_EXAMPLES - len(known)]]
+
+    def add(self, later: "Findings") -> None:
+        """What was found in text that comes after."""
+        for name in ("documents", "characters", "kept_documents", "kept_characters", "removed_lines"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        for name in ("dropped", "private"):
+            counts = getattr(self, name)
+            for kind, count in getattr(later, name).items():
+                counts[kind] = counts.get(kind, 0) + count
+        for name, counts in later.histograms.items():
+            before = self.histograms.get(name, [0] * len(counts))
+            self.histograms[name] = [one + other for one, other in zip(before, counts, strict=True)]
+        for reason, examples in later.examples.items():
+            known = self.examples.setdefault(reason, [])
+            known += examples[: MAX_EXAMPLES - len(known)]
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,30 +1,22 @@
-"""What is known of every document, on the disk: whether a rule drops it, and the hashes of what is compared of it."""
+"""What is known of every document of a block, on the disk: whether a rule drops it, and the hashes of what is compared
+of it."""
 
-# N units, P hash functions
+# D documents of a block, N units, P hash functions
 
+import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines import durable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.findings import FORBIDDEN_RUN, Findings
 from data_pipelines.clean.near import NUM_HASHES, signature
 from data_pipelines.clean.rules import Text, failed_rule, measures
 from data_pipelines.clean.words import ngram_hashes, word_hashes, words_of
-
-_CHUNK = 1000
-_PROGRESS = "progress.json"
-_COLUMNS: dict[str, Any] = {
-    "units": np.int32,  # of each document: how many of its units are compared, -1 where a rule drops it
-    "hashes": np.uint64,  # of each unit
-    "signatures": np.uint32,  # of each unit, P numbers
-}
 
 
 class Candidate(NamedTuple):
@@ -42,64 +34,39 @@ class Candidate(NamedTuple):
         return [self.text] if unit == "documents" else [line for line in self.text.split("\n") if line.strip()]
 
 
-class Measured:
-    """Columns in files of `folder`, to which chunks of documents are appended; what a kill cut short is not counted."""
+class Measured(NamedTuple):
+    """All that the comparison of texts needs of a block."""
 
-    def __init__(self, folder: Path):
-        self._folder = folder
-        path = folder / _PROGRESS
-        progress = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"sizes": {}, "findings": {}}
-        self.findings = Findings(**progress["findings"])
-        self._sizes: dict[str, int] = {name: progress["sizes"].get(name, 0) for name in _COLUMNS}
-        for name, size in self._sizes.items():
-            if (folder / name).is_file():
-                with open(folder / name, "r+b") as file:
-                    file.truncate(size)
+    findings: Findings
+    units_D: np.ndarray
+    """How many units of each document are compared, -1 where a rule drops it."""
+    hashes_N: np.ndarray
+    signatures_NP: np.ndarray
+    """Empty where near copies are kept."""
 
-    def append(self, columns: dict[str, np.ndarray]) -> None:
-        for name, kind in _COLUMNS.items():
-            data = columns[name].astype(kind).tobytes()
-            durable.append_file(self._folder / name, data, anew=self._sizes[name] == 0)
-            durable.sync(self._folder / name)
-            self._sizes[name] += len(data)
-        progress = {"sizes": self._sizes, "findings": asdict(self.findings)}
-        durable.replace_file(self._folder / _PROGRESS, durable.json_line(progress).encode())
+    def to_bytes(self) -> bytes:
+        file, findings = io.BytesIO(), np.frombuffer(json.dumps(asdict(self.findings)).encode(), np.uint8)
+        np.savez(file, findings=findings, units=self.units_D, hashes=self.hashes_N, signatures=self.signatures_NP)
+        return file.getvalue()
 
-    @property
-    def units(self) -> np.ndarray:
-        return self._column("units")
-
-    @property
-    def hashes_N(self) -> np.ndarray:
-        return self._column("hashes")
-
-    @property
-    def signatures_NP(self) -> np.ndarray:
-        return self._column("signatures").reshape(-1, NUM_HASHES)
-
-    def _column(self, name: str) -> np.ndarray:
-        if not self._sizes[name]:  # an empty file cannot be mapped
-            return np.zeros(0, _COLUMNS[name])
-        return np.memmap(self._folder / name, _COLUMNS[name], "r")
+    @classmethod
+    def read(cls, path: Path) -> "Measured":
+        with np.load(path, allow_pickle=False) as columns:
+            findings = Findings(**json.loads(columns["findings"].tobytes()))
+            return cls(findings, columns["units"], columns["hashes"], columns["signatures"])
 
 
-def measure_documents(
-    candidates: Iterable[Candidate], measured: Measured, config: CleanConfig, progress: Callable[[int], None]
-) -> None:
-    """Measure what was not measured before a kill."""
-    remaining = islice(candidates, measured.findings.documents, None)
-    while chunk := list(islice(remaining, _CHUNK)):
-        parts = [_measure(candidate, config, measured.findings) for candidate in chunk]
-        hashes = [value for _, hashes, _ in parts for value in hashes]
-        signatures = [values for _, _, signatures in parts for values in signatures]
-        measured.append(
-            {
-                "units": np.array([count for count, _, _ in parts]),
-                "hashes": np.array(hashes, np.uint64),
-                "signatures": np.array(signatures, np.uint32),
-            }
-        )
-        progress(measured.findings.characters)
+def measure_block(candidates: Iterable[Candidate], config: CleanConfig) -> Measured:
+    findings = Findings()
+    found = [_measure(candidate, config, findings) for candidate in candidates]
+    hashes = [value for _, hashes, _ in found for value in hashes]
+    signatures = [values for _, _, signatures in found for values in signatures]
+    return Measured(
+        findings,
+        np.array([count for count, _, _ in found], np.int32),
+        np.array(hashes, np.uint64),
+        np.array(signatures, np.uint32).reshape(-1, NUM_HASHES),
+    )
 
 
 def _measure(

@@ -11,7 +11,7 @@ import numpy as np
 
 from data_pipelines.clean.words import mixed, ngram_hashes
 
-NUM_HASHES, ROWS_OF_BAND = 120, 3
+NUM_HASHES, ROWS_OF_BAND = 120, 2
 _FACTORS_P = mixed(np.arange(1, NUM_HASHES + 1, dtype=np.uint64)) | np.uint64(1)
 _AT_ONCE = 1 << 12
 
@@ -39,15 +39,16 @@ def find_copies(signatures_NP: np.ndarray, threshold: float) -> np.ndarray:
 
 
 def _alike(signatures_NP: np.ndarray, threshold: float):
-    """Pairs that agree in a band and, as far as their signatures tell, in enough n-grams: the first text of each band
-    and every other."""
+    """Pairs that agree in a band and, as far as their signatures tell, in enough n-grams: of the texts that share a
+    band, each with the first one and with the one before it."""
     yield np.zeros(0, np.int64), np.zeros(0, np.int64)
     for start in range(0, NUM_HASHES, ROWS_OF_BAND):
         band_N = _hashed(signatures_NP[:, start : start + ROWS_OF_BAND])
         order = np.argsort(band_N, kind="stable")
         begins = np.append(True, band_N[order[1:]] != band_N[order[:-1]])[: len(order)]
         leader = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
-        first_C, second_C = leader[~begins], order[~begins]
+        first_C = np.concatenate([leader[~begins], order[np.flatnonzero(~begins) - 1]])
+        second_C = np.tile(order[~begins], 2)
         for at in range(0, len(first_C), _AT_ONCE):
             first, second = first_C[at : at + _AT_ONCE], second_C[at : at + _AT_ONCE]
             alike = (signatures_NP[first] == signatures_NP[second]).mean(axis=1) >= threshold

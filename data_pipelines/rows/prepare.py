@@ -1,6 +1,5 @@
 """A corpus and a tokenizer to a folder of token shards, made once, outside of any training process."""
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import check_files, open_rows
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, read_documents
+from data_pipelines.text.parts import Part
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
 
@@ -27,24 +27,6 @@ _BATCH_TOKENS = 1 << 14
 _AHEAD_TOKENS = 1 << 19
 """Tokens being encoded at the same time, at most, about: this bounds memory on any number of cores."""
 _ESTIMATE_CHARS = 1 << 16
-
-
-class Part(NamedTuple):
-    """Which share of the documents this run prepares: part `number` (from 1) of `of`."""
-
-    number: int = 1
-    of: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> "Part":
-        match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise ValueError(f"part must look like 3/16, the first at most the second, got {text!r}")
-        return cls(int(match[1]), int(match[2]))
-
-    @property
-    def folder(self) -> str:
-        return f"part-{self.number:05d}-of-{self.of:05d}"
 
 
 class Progress(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from data_pipelines.bounds import check_utf8
 from data_pipelines.text.config import CorpusConfig
@@ -14,6 +14,9 @@ from data_pipelines.text.digest import file_hash, text_hash
 from data_pipelines.text.hub import hub_revision, read_hub
 from data_pipelines.text.readers import MAX_CHARS, READERS, Piece, reader_of
 from data_pipelines.text.stores import StoredFile, find_stored, is_url
+
+if TYPE_CHECKING:
+    from data_pipelines.text.repeats import SeenParagraphs
 
 _HASHED_CHARS = MAX_CHARS // 8
 
@@ -46,6 +49,13 @@ class Source(NamedTuple):
         folder = Path((self.hub or "").partition(":")[0])
         return [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
 
+    @property
+    def size(self) -> int | None:
+        """Bytes of the file; None for a dataset on the hub."""
+        if self.path is None:
+            return None
+        return self.path.size if isinstance(self.path, StoredFile) else self.path.stat().st_size
+
 
 def find_sources(config: CorpusConfig) -> list[Source]:
     """The sources that a corpus names, in order. Missing files are refused. Nothing is opened; only of URLs a store is
@@ -68,12 +78,21 @@ def find_sources(config: CorpusConfig) -> list[Source]:
 
 def read_documents(config: CorpusConfig) -> Iterator[Document]:
     """Every document of the corpus, in constant memory: long documents come in parts."""
-    seen = None
-    if config.unique_paragraphs:
-        from data_pipelines.text.repeats import SeenParagraphs  # imports numpy; errors above come without it
+    return read_sources(find_sources(config), config, new_memory(config))
 
-        seen = SeenParagraphs()
-    for source in find_sources(config):
+
+def new_memory(config: CorpusConfig) -> "SeenParagraphs | None":
+    """What `read_sources` must remember from one source to the next; None where that is nothing."""
+    if not config.unique_paragraphs:
+        return None
+    from data_pipelines.text.repeats import SeenParagraphs  # imports numpy; what find_sources refuses needs none
+
+    return SeenParagraphs()
+
+
+def read_sources(sources: Iterable[Source], config: CorpusConfig, seen: "SeenParagraphs | None") -> Iterator[Document]:
+    """The documents of some sources of the corpus."""
+    for source in sources:
         for repeat in range(_passes(source.weight)):
             begun = False
             for text, place, continued in _take_share(_pieces(source, config), source.weight - repeat):
@@ -89,12 +108,11 @@ def corpus_bytes(config: CorpusConfig) -> int | None:
     """The size of the corpus as text: an estimate for compressed files, None for a dataset of unknown size."""
     total = 0.0
     for source in find_sources(config):
-        if source.path is None:
+        if source.path is None or source.size is None:
             return None
         # English text shrinks to about a third: good enough for an estimate.
         expansion = 3.0 if source.path.suffix in (".gz", ".parquet") else 1.0
-        size = source.path.size if isinstance(source.path, StoredFile) else source.path.stat().st_size
-        total += size * expansion * source.weight
+        total += source.size * expansion * source.weight
     return int(total)
 
 

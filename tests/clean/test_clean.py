@@ -9,11 +9,14 @@ import pytest
 from bertkit.cli import main
 from bertkit.report.cleaning import write_cleaning_page
 from data_pipelines.clean import clean as module
-from data_pipelines.clean import measured
-from data_pipelines.clean.clean import clean
+from data_pipelines.clean.clean import clean, decide, finish, make_part
 from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.job import open_job
+from data_pipelines.clean.measured import measure_block
 from data_pipelines.clean.rules import RULES
+from data_pipelines.text import parts
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.parts import Part
 
 WORDS = [f"{first}{vowel}{last}" for first in "bcdfglmnprst" for vowel in "aeiou" for last in ("ld", "me", "st", "rn")]
 WORDS = [f"{word}{other}" for word in WORDS for other in ("", "ing", "ed", "less", "ful")]
@@ -77,9 +80,41 @@ def test_test_sets_and_private_data_go(tmp_path):
     assert (facts["removed_lines"], facts["private"]) == (1, {"email": 1})
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of about three documents."""
+    monkeypatch.setattr(parts, "BLOCK_CHARS", 1500)
+
+
+def files(folder):
+    """What a folder of cleaned text holds, file by file."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json*"))}
+
+
+def clean_in_parts(corpus, config, out, num_parts, order=1):
+    """As workers do it, each part in turn; `order` -1 makes the last part first."""
+    for _ in ("measure", "write"):
+        for number in range(1, num_parts + 1)[::order]:
+            make_part(open_job(corpus, config, out), Part(number, num_parts), ignore)
+        job = open_job(corpus, config, out)
+        facts = finish(job) if job.decided else decide(job, num_parts)
+    return facts
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("unit", ["documents", "paragraphs"])
+@pytest.mark.parametrize(("num_parts", "order"), [(2, 1), (3, -1), (7, 1)])
+def test_any_number_of_parts_gives_the_same_files(corpus, tmp_path, unit, num_parts, order):
+    config = CleanConfig(unit=unit, min_words=5)
+    whole = clean(corpus, config, tmp_path / "whole", ignore)
+    assert clean_in_parts(corpus, config, tmp_path / "out", num_parts, order) == whole
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    assert len(files(tmp_path / "out")) > 4
+
+
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("killed_while", ["measuring", "writing"])
 def test_killed_anywhere_it_resumes_to_the_same_text(corpus, tmp_path, monkeypatch, killed_while):
-    monkeypatch.setattr(measured, "_CHUNK", 3)
     expected = clean(corpus, CleanConfig(), tmp_path / "whole", ignore)
 
     def killed(what, done):
@@ -89,19 +124,38 @@ def test_killed_anywhere_it_resumes_to_the_same_text(corpus, tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         clean(corpus, CleanConfig(), tmp_path / "out", killed)
     assert not (tmp_path / "out").exists()
-    progress = tmp_path / ".cleaning-out" / "progress.json"
-    assert json.loads(progress.read_text())["findings"]["documents"] >= 3
-    (tmp_path / ".cleaning-out" / "hashes").open("ab").write(b"cut short")
+    state = tmp_path / ".cleaning-out"
+    assert list((state / {"measuring": "measured", "writing": "written"}[killed_while]).iterdir())
+    (state / ".cut-short").write_bytes(b"half a block")
+    measured = []
+    monkeypatch.setattr(module, "measure_block", lambda *block: measured.append(block) or measure_block(*block))
     assert clean(corpus, CleanConfig(), tmp_path / "out", ignore) == expected
-    assert texts(tmp_path / "out") == texts(tmp_path / "whole")
-    assert not (tmp_path / ".cleaning-out").exists()
+    assert len(measured) < len(list((tmp_path / "whole" / "text").iterdir()))
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    assert not state.exists()
 
 
-def test_other_settings_do_not_resume_what_was_measured(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_write_kept", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        clean(corpus, CleanConfig(), tmp_path / "out", ignore)
-    monkeypatch.undo()
+@pytest.mark.usefixtures("small_blocks")
+def test_begun_in_two_parts_it_ends_the_same_in_three(corpus, tmp_path):
+    expected = clean(corpus, CleanConfig(), tmp_path / "whole", ignore)
+    make_part(open_job(corpus, CleanConfig(), tmp_path / "out"), Part(1, 2), ignore)
+    assert clean_in_parts(corpus, CleanConfig(), tmp_path / "out", 3) == expected
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_parts_are_decided_once_all_are_measured(corpus, tmp_path):
+    job = open_job(corpus, CleanConfig(), tmp_path / "out")
+    make_part(job, Part(1, 2), ignore)
+    with pytest.raises(ValueError, match=r"part-00002-of-00002"):
+        decide(job, 2)
+    make_part(job, Part(2, 2), ignore)
+    decide(job, 2)
+    with pytest.raises(ValueError, match="block 00000-00000"):
+        finish(job)
+
+
+def test_other_settings_do_not_resume_what_was_measured(corpus, tmp_path):
+    make_part(open_job(corpus, CleanConfig(), tmp_path / "out"), Part(), ignore)
     clean(corpus, CleanConfig(min_words=1, near=False, exact=False), tmp_path / "out", ignore)
     assert len(texts(tmp_path / "out")) == 13
 
@@ -138,16 +192,6 @@ def test_weights_are_refused(corpus, tmp_path):
         clean(CorpusConfig(corpus=[f"{corpus.corpus[0]}@2"]), CleanConfig(), tmp_path / "out", ignore)
 
 
-def test_files_of_cleaned_text_have_a_bounded_size(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_SHARD", 1500)
-    monkeypatch.setattr(module, "_AT_ONCE", 100)
-    clean(corpus, CleanConfig(), tmp_path / "out", ignore)
-    files = sorted((tmp_path / "out").glob("text/*.jsonl"))
-    assert len(files) > 3
-    assert all(path.stat().st_size <= 1500 for path in files)
-    assert len(texts(tmp_path / "out")) == 10
-
-
 def test_the_page_shows_reasons_examples_and_what_each_rule_measured(corpus, tmp_path):
     facts = clean(corpus, CleanConfig(), tmp_path / "out", ignore)
     write_cleaning_page(tmp_path / "page.html", facts)
@@ -173,9 +217,26 @@ def test_the_verb_writes_text_that_every_other_verb_reads_and_a_page(corpus, tmp
     assert texts(again) == texts(out)
 
 
+def test_the_verb_makes_parts_by_hand_and_on_an_engine(corpus, tmp_path, capsys):
+    given = ["clean", "--corpus", corpus.corpus[0], "--out"]
+    assert main([*given, str(tmp_path / "whole")]) == 0
+    out = str(tmp_path / "by-hand")
+    for told in ("once more", "kept 10 of 13"):
+        for part in ("1/2", "2/2"):
+            assert main([*given, out, "--part", part]) == 0
+        capsys.readouterr()
+        assert main(["clean", "--merge", out]) == 0
+        assert told in capsys.readouterr().out
+    assert main([*given, str(tmp_path / "engine"), "--engine", "local", "--parts", "2"]) == 0
+    assert files(tmp_path / "engine") == files(tmp_path / "by-hand") == files(tmp_path / "whole")
+    assert main([*given, str(tmp_path / "engine"), "--engine", "local", "--parts", "2"]) == 0
+    assert "was finished before" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [(["--min-words", "-1"], "--min-words"), (["--private", "adress"], "--private"), (["--unit", "page"], "--unit"),
+    [(["--parts", "2"], "--engine"), (["--merge", "absent"], "takes no other"), (["--part", "3/2"], "3/2"),
+     (["--min-words", "-1"], "--min-words"), (["--private", "adress"], "--private"), (["--unit", "page"], "--unit"),
      (["--against", "absent.txt"], "absent.txt")],
 )  # fmt: skip
 def test_wrong_arguments_end_with_2_before_anything_is_written(corpus, tmp_path, capsys, arguments, named):

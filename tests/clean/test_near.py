@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from data_pipelines.clean.near import find_copies, signature
+from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.near import NUM_HASHES, ROWS_OF_BAND, find_copies, signature
 from data_pipelines.clean.words import word_hashes
 
 WORDS = [f"w{number}" for number in range(3000)]
@@ -28,7 +29,8 @@ def test_copies_with_changed_words_are_found_and_nothing_else(share):
     generator = random.Random(1)
     originals = [text(generator) for _ in range(300)]
     copies = [changed(words, share, generator) for words in originals[:100]]
-    found = find_copies(signatures([*originals, *copies]), 0.5)
+    usual = CleanConfig()
+    found = find_copies(signatures([*originals, *copies], usual.near_ngram), usual.near_threshold)
     assert (found[:300] == -1).all()
     assert (found[300:] == np.arange(100)).mean() >= 0.95
 
@@ -42,6 +44,16 @@ def test_a_signature_estimates_the_share_of_common_ngrams():
         exact = len(sets[0] & sets[1]) / len(sets[0] | sets[1])
         one, other = signatures([first, second], ngram)
         assert (one == other).mean() == pytest.approx(exact, abs=0.12)
+
+
+def test_a_copy_is_found_behind_an_unrelated_text_that_shares_its_band():
+    """The first text with a band is not the only one that the others are compared with."""
+    rows = np.arange(3 * NUM_HASHES, dtype=np.uint32).reshape(3, NUM_HASHES)
+    rows[2] = rows[1]
+    rows[:, :ROWS_OF_BAND] = 7
+    rows[2, ROWS_OF_BAND::2] = 0  # no other whole band of the second is left
+    rows[2, ROWS_OF_BAND + 1 :: 4] = 1
+    assert find_copies(rows, 0.2).tolist() == [-1, -1, 1]
 
 
 def test_what_repeats_a_copy_but_not_its_original_stays():

@@ -1,0 +1,56 @@
+"""The flags with which a verb works in parts: one part by hand, or all of them on an engine."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bertkit.engines import ENGINES
+from data_pipelines.bounds import check_choice
+
+MAX_PARTS = 99_999
+_WHERE = ("engine", "parts", "part", "merge", "json", "plugin")
+"""Flags that say where and how a verb runs, not what it does."""
+
+
+def add_part_flags(parser: argparse.ArgumentParser, does: str, merge: bool = True) -> None:
+    """`does` says what happens to a part, such as "prepare"; without `merge` parts are joined by an engine alone."""
+    parser.add_argument("--part", metavar="K/N", help=f"{does} only the K-th of N parts")
+    if merge:
+        parser.add_argument("--merge", type=Path, metavar="FOLDER", help="make one set of the parts in FOLDER")
+    about = f"who makes --parts N parts and merges them: {', '.join(ENGINES)}"
+    parser.add_argument("--engine", metavar="NAME", help=about)
+    parser.add_argument("--parts", type=int, metavar="N", help="parts that --engine makes")
+
+
+def asks_for_engine(arguments: argparse.Namespace) -> bool:
+    """Whether an engine is to make all parts; flags that contradict each other are refused."""
+    if not arguments.engine and arguments.parts is None:
+        return False
+    if not arguments.engine or arguments.parts is None or arguments.part:
+        raise ValueError("--engine NAME and --parts N belong together, and make all parts: leave --part out")
+    if not 1 <= arguments.parts <= MAX_PARTS:
+        raise ValueError(f"--parts must lie in [1, {MAX_PARTS}], got {arguments.parts}")
+    check_choice("--engine", arguments.engine, ENGINES)
+    return True
+
+
+def refuse_beside_merge(arguments: argparse.Namespace) -> None:
+    others = [name for name, value in vars(arguments).items() if name not in ("merge", "json") and value is not None]
+    if others:
+        flags = ", ".join("--" + name.replace("_", "-") for name in others)
+        raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
+
+
+def part_command(verb: list[str], arguments: argparse.Namespace) -> Callable[[int], list[str]]:
+    """The command that makes a part, by its number: the verb with the flags that were given."""
+    words = []
+    for name, value in vars(arguments).items():
+        flag = name.replace("_", "-")
+        if value is None or name in (*_WHERE, "action"):
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
+    return lambda number: [sys.executable, "-m", "bertkit", *verb, *words, "--part", f"{number}/{arguments.parts}"]

@@ -1,0 +1,82 @@
+"""A corpus in parts, for many workers: blocks of consecutive documents, the same ones however many parts there are."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.corpus import Document, Source, find_sources, new_memory, read_sources
+
+BLOCK_CHARS = 1 << 23
+"""A block ends with the document that brings it to so many characters, or with its group."""
+_GROUP_BYTES = 1 << 24
+"""Files are grouped until they have so many bytes, so that many small ones do not make many small blocks."""
+
+
+class Part(NamedTuple):
+    """Which share of the documents one worker has: part `number` (from 1) of `of`."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Part":
+        match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise ValueError(f"part must look like 3/16, the first at most the second, got {text!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def folder(self) -> str:
+        return f"part-{self.number:05d}-of-{self.of:05d}"
+
+
+class Block(NamedTuple):
+    """The `number`-th block of a group of files; blocks in this order are the corpus in its order."""
+
+    group: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.group:05d}-{self.number:05d}"
+
+
+def read_blocks(corpus: CorpusConfig, part: Part) -> Iterator[tuple[Block, list[Document]]]:
+    """The blocks of one part. Where there are at least as many groups of files as parts, it reads its own files alone;
+    else every part reads all files and skips the blocks of the others."""
+    groups = _groups(find_sources(corpus))
+    memory = new_memory(corpus)
+    own_files = len(groups) >= part.of and memory is None
+    for group, sources in enumerate(groups):
+        if own_files and group % part.of != part.number - 1:
+            continue
+        for number, documents in enumerate(_cut(read_sources(sources, corpus, memory))):
+            if own_files or (group + number) % part.of == part.number - 1:
+                yield Block(group, number), documents
+
+
+def _groups(sources: list[Source]) -> list[list[Source]]:
+    """Neighbours together, by their sizes alone; a dataset on the hub, whose size is unknown, ends a group."""
+    groups: list[list[Source]] = []
+    size = float("inf")
+    for source in sources:
+        if size >= _GROUP_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(source)
+        size += float("inf") if source.size is None else source.size
+    return groups
+
+
+def _cut(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    block: list[Document] = []
+    size = 0
+    for document in documents:
+        block.append(document)
+        size += len(document.text)
+        if size >= BLOCK_CHARS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
