@@ -53,7 +53,7 @@ def _clean(arguments: argparse.Namespace) -> None:
     from data_pipelines.text.corpus import corpus_bytes
     from data_pipelines.text.parts import Part
 
-    check_cleanable(corpus, arguments.out)
+    check_cleanable(corpus, config, arguments.out)
     done_before = read_finished(arguments.out) is not None
     total = corpus_bytes(corpus)
     if on_engine:

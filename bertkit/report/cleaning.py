@@ -22,6 +22,7 @@ def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
     main = tag(
         "main",
         section("What went, and why", _reasons(facts), id="reasons"),
+        section("Languages", _languages(facts, config), id="languages") if facts["languages"] else None,
         section("Examples", *_examples(facts), id="examples"),
         section(
             "Rules", *(_histogram(name, facts, config) for name in RULES if name in facts["histograms"]), id="rules"
@@ -42,6 +43,17 @@ def _reasons(facts: dict[str, Any]) -> Html:
     if facts["removed_lines"]:
         rows.append(["lines with text not to be trained on", f"{facts['removed_lines']:,}", ""])
     return table(f"Documents dropped by each rule; repeats in {unit}", ["reason", "count", "of all documents"], rows)
+
+
+def _languages(facts: dict[str, Any], config: CleanConfig) -> Html:
+    """Those that go are marked."""
+    total = sum(facts["languages"].values())
+    rows = [
+        [code, f"{count:,}", tag("td", bar(count / total, "" if code in config.languages else "outside"))]
+        for code, count in sorted(facts["languages"].items(), key=lambda item: -item[1])
+    ]
+    kept = ", ".join(config.languages)
+    return table(f"Documents that no rule drops, by language (kept: {kept})", ["language", "documents", ""], rows)
 
 
 def _examples(facts: dict[str, Any]) -> list[Html]:

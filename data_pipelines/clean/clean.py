@@ -36,6 +36,7 @@ from data_pipelines.clean.job import (
     open_job,
     read_finished,
 )
+from data_pipelines.clean.languages import identifier
 from data_pipelines.clean.measured import Candidate, Measured, measure_block
 from data_pipelines.clean.private import mask_private
 from data_pipelines.text.config import CorpusConfig
@@ -71,11 +72,12 @@ def make_part(job: Job, part: Part, progress: Progress) -> None:
 
 def measure_part(job: Job, part: Part, progress: Progress) -> None:
     runs, names, read = _forbidden_runs(job), [], 0
+    language_of = identifier(job.config.languages) if job.config.languages else None
     for block, documents in read_blocks(job.corpus, part):
         names.append(block.name)
         if not (job.state / MEASURED / f"{block.name}.npz").is_file():
             candidates = (_candidate(document, job.config, runs) for document in documents)
-            job.publish(f"{MEASURED}/{block.name}.npz", measure_block(candidates, job.config).to_bytes())
+            job.publish(f"{MEASURED}/{block.name}.npz", measure_block(candidates, job.config, language_of).to_bytes())
         read += sum(len(document.text) for document in documents)
         progress("measuring", read)
     job.publish(f"{MEASURED}/{part.folder}.json", json.dumps(names).encode())

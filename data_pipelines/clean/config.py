@@ -63,6 +63,10 @@ class CleanConfig:
     forbidden: list[str] = field(default_factory=lambda: ["lorem ipsum"])
     """Phrases that make a document worthless wherever they occur; case does not count."""
 
+    languages: list[str] = field(default_factory=list)
+    """Languages to keep, by their ISO codes such as en or zh; documents in others go. None: all are kept. Needs the
+    package py3langid (extra languages)."""
+
     against: list[str] = field(default_factory=list)
     """Files with text that must not be trained on, such as test sets: lines that share a run of words with them are
     removed. They are read as the corpus is."""

@@ -7,6 +7,7 @@ from typing import Any
 from data_pipelines.clean.rules import RULES
 
 REPEATED, NEARLY_REPEATED, FORBIDDEN_RUN = "repeated", "nearly repeated", "text not to be trained on"
+OTHER_LANGUAGE = "another language"
 MAX_EXAMPLES, _EXAMPLE_CHARS = 5, 300
 
 
@@ -22,6 +23,8 @@ class Findings:
     """Some of what went, by reason: its place and how it begins; of repeats also the text that was kept."""
     histograms: dict[str, list[int]] = field(default_factory=dict)
     """Of each rule's measure over all documents; their borders are `Rule.borders`."""
+    languages: dict[str, int] = field(default_factory=dict)
+    """Documents that no rule drops, by language, where languages are asked for."""
     removed_lines: int = 0
     private: dict[str, int] = field(default_factory=dict)
     """What was replaced, by kind."""
@@ -47,7 +50,7 @@ class Findings:
         """What was found in text that comes after."""
         for name in ("documents", "characters", "kept_documents", "kept_characters", "removed_lines"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
-        for name in ("dropped", "private"):
+        for name in ("dropped", "private", "languages"):
             counts = getattr(self, name)
             for kind, count in getattr(later, name).items():
                 counts[kind] = counts.get(kind, 0) + count

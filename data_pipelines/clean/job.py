@@ -4,11 +4,13 @@ import dataclasses
 import json
 import os
 import uuid
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_pipelines import durable
 from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.languages import identifier
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import find_sources, fingerprint_sources
 from data_pipelines.text.parts import Part
@@ -61,7 +63,7 @@ class Job(NamedTuple):
 def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
     """Begin, or find what was begun; what was begun with other text or settings is forgotten, what was finished with
     others is refused."""
-    check_cleanable(corpus, out)
+    check_cleanable(corpus, config, out)
     finished = read_finished(out)
     known = finished["identity"] if finished else read_json(_state_of(out) / _IDENTITY)
     identity = _identity(corpus, config, known or {})
@@ -88,11 +90,13 @@ def reopen_job(out: Path) -> Job:
     return open_job(CorpusConfig(**corpus), CleanConfig(**identity["clean"]), out)
 
 
-def check_cleanable(corpus: CorpusConfig, out: Path) -> None:
+def check_cleanable(corpus: CorpusConfig, config: CleanConfig, out: Path) -> None:
     """Refuse before the work what cannot end well."""
     for source in find_sources(corpus):
         if source.weight != 1:
             raise ValueError(f"{source.name}@{source.weight:g}: a weight repeats text; give it to the cleaned text")
+    if config.languages:
+        identifier(config.languages)
     if out.exists() and read_finished(out) is None:
         raise ValueError(f"{out} exists and holds no cleaned text; name a new folder")
 
@@ -120,6 +124,7 @@ def _identity(corpus: CorpusConfig, config: CleanConfig, known: dict[str, Any]) 
         },
         "clean": dataclasses.asdict(config),
         "against": fingerprint_sources(against, known.get("against", ())) if against else [],
+        "languages": version("py3langid") if config.languages else None,
     }
     return json.loads(json.dumps(identity))
 

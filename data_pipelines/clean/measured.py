@@ -5,7 +5,7 @@ of it."""
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data_pipelines.clean.config import CleanConfig
-from data_pipelines.clean.findings import FORBIDDEN_RUN, Findings
+from data_pipelines.clean.findings import FORBIDDEN_RUN, OTHER_LANGUAGE, Findings
 from data_pipelines.clean.near import NUM_HASHES, signature
 from data_pipelines.clean.rules import Text, failed_rule, measures
 from data_pipelines.clean.words import ngram_hashes, word_hashes, words_of
@@ -56,9 +56,15 @@ class Measured(NamedTuple):
             return cls(findings, columns["units"], columns["hashes"], columns["signatures"])
 
 
-def measure_block(candidates: Iterable[Candidate], config: CleanConfig) -> Measured:
+LanguageOf = Callable[[str], str]
+
+
+def measure_block(
+    candidates: Iterable[Candidate], config: CleanConfig, language_of: LanguageOf | None = None
+) -> Measured:
+    """`language_of` is asked where the config names languages."""
     findings = Findings()
-    found = [_measure(candidate, config, findings) for candidate in candidates]
+    found = [_measure(candidate, config, findings, language_of) for candidate in candidates]
     hashes = [value for _, hashes, _ in found for value in hashes]
     signatures = [values for _, _, signatures in found for values in signatures]
     return Measured(
@@ -70,7 +76,7 @@ def measure_block(candidates: Iterable[Candidate], config: CleanConfig) -> Measu
 
 
 def _measure(
-    candidate: Candidate, config: CleanConfig, findings: Findings
+    candidate: Candidate, config: CleanConfig, findings: Findings, language_of: LanguageOf | None
 ) -> tuple[int, list[np.uint64], list[np.ndarray]]:
     findings.documents += 1
     findings.characters += candidate.characters
@@ -85,6 +91,10 @@ def _measure(
     values = measures(text, config)
     findings.measure(values)
     reason = failed_rule(values, config)
+    if reason is None and language_of is not None:
+        language = language_of(candidate.text)
+        findings.languages[language] = findings.languages.get(language, 0) + 1
+        reason = None if language in config.languages else OTHER_LANGUAGE
     if reason is not None:
         findings.drop(reason, candidate.text, candidate.place)
         return -1, [], []

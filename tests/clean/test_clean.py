@@ -3,6 +3,7 @@
 import html
 import json
 import random
+import sys
 
 import pytest
 
@@ -67,6 +68,36 @@ def test_paragraphs_are_compared_one_by_one(tmp_path):
     facts = clean(CorpusConfig(corpus=[str(path)]), CleanConfig(unit="paragraphs"), tmp_path / "out", ignore)
     assert texts(tmp_path / "out") == ["\n".join(sentences(1) + sentences(2)), "\n".join(sentences(3))]
     assert facts["dropped"] == {"repeated": 6}
+
+
+GERMAN = (
+    "Am Abend gingen die Kinder mit ihrem Vater an den Fluss hinunter, weil dort ein großes Schiff lag, das am "
+    "nächsten Morgen weiterfahren sollte. Sie sahen den Matrosen zu, die Kisten trugen, und hörten, wie der alte "
+    "Mann auf der Brücke ein Lied sang, das niemand von ihnen kannte und das doch jeder sofort mitsummen konnte."
+)
+ENGLISH = (
+    "In the evening the children went down to the river with their father, because a large ship was lying there which "
+    "was to sail on the next morning. They watched the sailors carry boxes and heard how the old man on the bridge "
+    "sang a song that none of them knew and that everyone could hum along with at once."
+)
+
+
+def test_documents_in_other_languages_go(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text(f"{GERMAN}\n\n{ENGLISH}", "utf-8")
+    facts = clean(CorpusConfig(corpus=[str(path)]), CleanConfig(languages=["de", "fr"]), tmp_path / "out", ignore)
+    assert texts(tmp_path / "out") == [GERMAN]
+    assert facts["dropped"] == {"another language": 1}
+    assert facts["languages"] == {"de": 1, "en": 1}
+    write_cleaning_page(tmp_path / "page.html", facts)
+    assert "by language" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_the_package_that_tells_languages_is_asked_for_only_where_they_are(corpus, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+    clean(corpus, CleanConfig(), tmp_path / "out", ignore)
+    with pytest.raises(ValueError, match=r"bertkit\[languages\]"):
+        clean(corpus, CleanConfig(languages=["en"]), tmp_path / "other", ignore)
 
 
 def test_test_sets_and_private_data_go(tmp_path):
@@ -236,6 +267,7 @@ def test_the_verb_makes_parts_by_hand_and_on_an_engine(corpus, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [(["--parts", "2"], "--engine"), (["--merge", "absent"], "takes no other"), (["--part", "3/2"], "3/2"),
+     (["--languages", "englisch"], "--languages"),
      (["--min-words", "-1"], "--min-words"), (["--private", "adress"], "--private"), (["--unit", "page"], "--unit"),
      (["--against", "absent.txt"], "absent.txt")],
 )  # fmt: skip

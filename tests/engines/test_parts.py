@@ -2,10 +2,10 @@
 
 import json
 import os
-import stat
 import sys
 
 import pytest
+from engine_jobs import contents, fingerprint
 
 from bertkit.cli import main
 from bertkit.engines import ENGINES
@@ -96,48 +96,6 @@ def test_the_script_of_an_array_runs_each_part_by_its_number(tmp_path):
     assert "7) exec true" in script
 
 
-SBATCH = """#!/bin/bash
-# Stands in for Slurm: runs the jobs of an array one after the other; the first job that it ever runs is lost.
-for word in "$@"; do case "$word" in --array=*) array="${word#--array=}";; --*) ;; *) script="$word";; esac; done
-echo "$array" >> "$SUBMITTED"
-for task in ${array//,/ }; do
-  if [ ! -e "$SUBMITTED.lost" ]; then touch "$SUBMITTED.lost"; continue; fi
-  SLURM_ARRAY_TASK_ID=$task bash "$script"
-done
-"""
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    """A stand-in for Slurm on the path; the file of what was submitted."""
-    command = tmp_path / "bin" / "sbatch"
-    command.parent.mkdir()
-    command.write_text(SBATCH)
-    command.chmod(command.stat().st_mode | stat.S_IEXEC)
-    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted"))
-    return tmp_path / "submitted"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A corpus, its tokenizer, and the rows of two parts made by hand."""
-    folder = tmp_path_factory.mktemp("home")
-    words = [f"w{number % 97}{'ab' * (number % 3)}" for number in range(4000)]
-    (folder / "my.txt").write_text("\n\n".join(" ".join(words[at : at + 20]) for at in range(0, 4000, 20)))
-    corpus = ["--corpus", str(folder / "my.txt")]
-    assert main(["tokenizer", "train", *corpus, "--out", str(folder / "t"), "--vocab-size", "150"]) == 0
-    given = [*corpus, "--tokenizer", str(folder / "t"), "--seq-len", "16"]
-    for part in ("1/2", "2/2"):
-        assert main(["prepare", *given, "--out", str(folder / "rows"), "--part", part]) == 0
-    assert main(["prepare", "--merge", str(folder / "rows")]) == 0
-    return folder, given
-
-
-def fingerprint(folder):
-    return json.loads((folder / "manifest.json").read_text())["fingerprint"]
-
-
 def test_rows_made_on_this_machine_are_those_made_by_hand(home, tmp_path, capsys):
     folder, given = home
     command = ["prepare", *given, "--out", str(tmp_path / "rows"), "--engine", "local", "--parts", "2"]
@@ -155,11 +113,12 @@ def test_rows_made_on_a_cluster_that_loses_a_job_are_those_made_by_hand(home, tm
     assert cluster.read_text().split() == ["1,2", "1"]
 
 
-def test_rows_made_on_ray_are_those_made_by_hand(home, tmp_path):
-    pytest.importorskip("ray")
-    folder, given = home
-    assert main(["prepare", *given, "--out", str(tmp_path / "rows"), "--engine", "ray", "--parts", "2"]) == 0
-    assert fingerprint(tmp_path / "rows") == fingerprint(folder / "rows")
+def test_text_cleaned_on_a_cluster_that_loses_a_job_is_that_of_this_machine(home, tmp_path, cluster):
+    given = ["clean", "--corpus", str(home[0] / "my.txt"), "--min-words", "5", "--out"]
+    assert main([*given, str(tmp_path / "here")]) == 0
+    assert main([*given, str(tmp_path / "there"), "--engine", "slurm", "--parts", "2"]) == 0
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert cluster.read_text().split() == ["1,2", "1", "1,2"]
 
 
 @pytest.mark.parametrize(

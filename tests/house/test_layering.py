@@ -37,7 +37,7 @@ ROOMS = {
         "typing_extensions",  # for type checkers alone, which bring it along
     ],
     "data_pipelines/labels": ["data_pipelines/text", "datasets", "numpy", "spacy"],
-    "data_pipelines/clean": ["data_pipelines/text", "numpy"],
+    "data_pipelines/clean": ["data_pipelines/text", "numpy", "py3langid"],
     "data_pipelines/demo": ["data_pipelines/text"],
     "bertkit/model": ["torch"],
     "bertkit/hf": [

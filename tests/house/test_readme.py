@@ -70,7 +70,7 @@ def bring_files(folder: Path) -> None:
 
 
 def uses_what_is_absent(block: Part) -> bool:
-    libraries = re.findall(r"^(?:from|import) (transformers|jieba)\b", block.text, re.MULTILINE)
+    libraries = re.findall(r"^(?:from|import) (transformers|jieba|dask)\b", block.text, re.MULTILINE)
     return any(importlib.util.find_spec(library) is None for library in libraries)
 
 
