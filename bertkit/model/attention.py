@@ -231,10 +231,10 @@ def _packed_attention(
         q, k, v = tile.queries_of(queries), tile.keys_of(packed[:, -2]), tile.keys_of(packed[:, -1])
         if _has_fused_kernel(q, dropout):
             part, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=tile.band(q))
-            tile.queries_of(denominator).copy_(log_sum)
+            tile.put_queries(denominator, log_sum)
         else:
             part = _kept(_softmax(q, k, tile.band(q)), dropout, generator) @ v
-        tile.queries_of(context).copy_(part)
+        tile.put_queries(context, part)
     return context, denominator
 
 
@@ -268,12 +268,10 @@ def _packed_attention_backward(
             )
         else:
             grads = _explicit_backward(g, q, k, v, band, dropout, generator)
-        tile.queries_of(grad_queries).copy_(grads[0])
-        for target, part in ((grad_packed[:, -2], grads[1]), (grad_packed[:, -1], grads[2])):
-            if shared:
-                tile.keys_of(target).add_(part)
-            else:
-                tile.keys_of(target).copy_(part)
+        tile.put_queries(grad_queries, grads[0])
+        put_keys = tile.add_keys if shared else tile.put_keys
+        put_keys(grad_packed[:, -2], grads[1])
+        put_keys(grad_packed[:, -1], grads[2])
     return grad_query, grad_packed
 
 

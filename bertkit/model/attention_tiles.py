@@ -2,17 +2,18 @@
 
 Equally long neighbours are one tile, as a view of the pack. Short neighbours of different lengths are treated as one
 sequence, with a mask that keeps them apart: computing what the mask hides takes less time than a call for each.
-Where a token does not see all of its sequence, the sequence is cut into several tiles, each with only the keys that its
-queries can reach.
+Where a token does not see all of its sequence, a long sequence is cut into several tiles, each with only the keys that
+its queries can reach. Short ones with prefixes, or of which some tokens are asked for, are copied side by side and
+filled up to the longest: they are too many for views.
 """
 
-# T tokens in the pack, H heads, M tokens asked for, N sequences in a tile, Q queries and K keys of a tile
+# T tokens in the pack, H heads, M tokens asked for, N sequences in a tile, Q queries and K keys of each
 
 import bisect
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,9 @@ from torch import Tensor
 
 CALL_COST = 2**20
 """Short sequences share a call while (their tokens)² × width is at most this: as much work, on a CPU, as the call."""
+
+_MOST_SCORES = 2**20
+"""Scores of a head that sequences side by side have at most, their filling included."""
 
 _EVERYTHING = -1
 """As a reach or a prefix: nothing is hidden by it."""
@@ -58,6 +62,16 @@ class Tile(NamedTuple):
     def keys_of(self, rows: Tensor) -> Tensor:
         return rows[self.key_rows].unflatten(0, (self.num_sequences, -1))[:, self.keys].transpose(1, 2)
 
+    def put_queries(self, rows: Tensor, values: Tensor) -> None:
+        """Write values (N, H, Q, ...) of queries into rows (rows, H, ...)."""
+        self.queries_of(rows).copy_(values)
+
+    def put_keys(self, rows: Tensor, values: Tensor) -> None:
+        self.keys_of(rows).copy_(values)
+
+    def add_keys(self, rows: Tensor, values: Tensor) -> None:
+        self.keys_of(rows).add_(values)
+
     def band(self, like: Tensor) -> Tensor | None:
         """(Q, K) to add to the scores, or None where every query sees every key."""
         if self.apart_QK is not None:
@@ -69,9 +83,64 @@ class Tile(NamedTuple):
         return as_band(hidden_QK, like.dtype)
 
 
+class FilledTile(NamedTuple):
+    """Neighbouring sequences of different lengths, copied side by side and filled up with zeros to the longest."""
+
+    query_rows: slice
+    key_rows: slice
+    num_sequences: int
+    queries: "SideBySide"
+    keys: "SideBySide"
+    band_N1QK: Tensor
+    """-inf where a query may not look, as at the filling."""
+
+    def queries_of(self, rows: Tensor) -> Tensor:
+        """A copy (N, H, Q, ...) of values (rows, H, ...) that belong to queries."""
+        return self.queries.copied(rows[self.query_rows]).unflatten(0, (self.num_sequences, -1)).transpose(1, 2)
+
+    def keys_of(self, rows: Tensor) -> Tensor:
+        return self.keys.copied(rows[self.key_rows]).unflatten(0, (self.num_sequences, -1)).transpose(1, 2)
+
+    def put_queries(self, rows: Tensor, values: Tensor) -> None:
+        """Write values (N, H, Q, ...) of queries into rows (rows, H, ...)."""
+        rows[self.query_rows] = self.queries.end_to_end(values.transpose(1, 2).flatten(0, 1))
+
+    def put_keys(self, rows: Tensor, values: Tensor) -> None:
+        rows[self.key_rows] = self.keys.end_to_end(values.transpose(1, 2).flatten(0, 1))
+
+    def add_keys(self, rows: Tensor, values: Tensor) -> None:
+        rows[self.key_rows] += self.keys.end_to_end(values.transpose(1, 2).flatten(0, 1))
+
+    def band(self, like: Tensor) -> Tensor:
+        return self.band_N1QK.to(like.device, like.dtype)
+
+
+class SideBySide(NamedTuple):
+    """Where rows that lie end to end stand in a rectangle."""
+
+    real: Tensor
+    """The place of each row."""
+    filling: Tensor
+    """The places at which no row stands."""
+    row: Tensor
+    """The row of each place, any one where none stands."""
+
+    @classmethod
+    def at(cls, real: Tensor, num_places: int) -> "SideBySide":
+        row = torch.full((num_places,), -1).index_copy_(0, real, torch.arange(len(real)))
+        return cls(real, (row < 0).nonzero().squeeze(1), row.clamp(min=0))
+
+    def copied(self, rows: Tensor) -> Tensor:
+        device = rows.device
+        return rows.index_select(0, self.row.to(device)).index_fill_(0, self.filling.to(device), 0)
+
+    def end_to_end(self, places: Tensor) -> Tensor:
+        return places.index_select(0, self.real.to(places.device))
+
+
 def cut(
     packed: Tensor, cu_seqlens: Tensor, index_M: Tensor | None, reach: int, prefixes_S: Tensor | None
-) -> tuple[Tile, ...]:
+) -> tuple[Tile | FilledTile, ...]:
     """The tiles of a pack (T, n, H, E), or of its tokens at the ascending places `index_M` alone. A token sees
     `reach` neighbours to either side, all where that is negative, and of what comes after it only the prefix."""
     borders = tuple(cu_seqlens.tolist())
@@ -82,9 +151,9 @@ def cut(
 
 
 def hidden(query_places: Tensor, key_places: Tensor, reach: int, prefix: int | Tensor) -> Tensor:
-    """(Q, K): whether a key is too far from a query, or comes after it and is not in the prefix. Negative numbers hide
-    nothing; as a tensor, (Q, 1), each query has a prefix of its own."""
-    ahead_QK = key_places - query_places[:, None]
+    """(..., Q, K): whether a key is too far from a query, or comes after it and is not in the prefix. Negative numbers
+    hide nothing. Sequences with a prefix each, (N, 1, 1), have query places (N, Q)."""
+    ahead_QK = key_places - query_places[..., None]
     prefix = torch.as_tensor(prefix, device=ahead_QK.device)
     hidden_QK = (ahead_QK > 0) & (key_places >= prefix) & (prefix >= 0)
     return hidden_QK if reach < 0 else hidden_QK | (ahead_QK.abs() > reach)
@@ -99,11 +168,16 @@ def as_band(hidden_QK: Tensor, dtype: torch.dtype) -> Tensor:
 @functools.lru_cache(maxsize=8)
 def _cut(
     borders: tuple[int, ...], prefixes: tuple[int, ...], places: tuple[int, ...] | None, reach: int, together: int
-) -> tuple[Tile, ...]:
-    groups = _grouped(borders, prefixes, together)
-    if places is not None:
-        return tuple(tile for group in groups for tile in _tiles_at(group, places, reach))
-    return tuple(tile for group in groups for tile in _tiles_of(group, reach))
+) -> tuple[Tile | FilledTile, ...]:
+    runs = _runs(borders, prefixes)
+    groups = _grouped(runs, together) if max(prefixes, default=_EVERYTHING) < 0 else _filled(runs, together)
+    tiles: list[Tile | FilledTile] = []
+    for group in groups:
+        if _is_side_by_side(group, places, reach, together):
+            tiles += _filled_tile(group, places, reach)
+        else:
+            tiles += _tiles_of(group, reach) if places is None else _tiles_at(group, places, reach)
+    return tuple(tiles)
 
 
 class _Group(NamedTuple):
@@ -112,27 +186,48 @@ class _Group(NamedTuple):
     start: int
     end: int
     length: int
-    """Of each; of sequences treated as one, of all together."""
+    """Of each; of sequences treated as one, of all together; of those filled up, of the longest."""
     prefix: int
     """Of each."""
     members: "tuple[_Group, ...]" = ()
-    """The sequences that are treated as one, if they are: runs of equal ones."""
+    """The sequences that are treated as one or filled up, if they are: runs of equal ones."""
+    is_filled: bool = False
+
+    @property
+    def num_sequences(self) -> int:
+        return sum(run.num_sequences for run in self.members) or (self.end - self.start) // self.length
 
     def hides(self, reach: int) -> bool:
         """Whether a token does not see all of its sequence."""
         return 0 <= reach < self.length - 1 or 0 <= self.prefix < self.length
 
 
-def _grouped(borders: tuple[int, ...], prefixes: tuple[int, ...], together: int) -> list[_Group]:
+def _grouped(runs: Iterable[_Group], together: int) -> list[_Group]:
     """Runs of equal neighbours, and different neighbours with at most `together` tokens in all."""
     groups: list[_Group] = []
-    for run in _runs(borders, prefixes):
+    for run in runs:
         last = groups[-1] if groups else None
         if last is None or run.end - last.start > together:
             groups.append(run)
             continue
         members = (*(last.members or (last,)), run)
         groups[-1] = _Group(last.start, run.end, run.end - last.start, _EVERYTHING, members)
+    return groups
+
+
+def _filled(runs: Iterable[_Group], together: int) -> list[_Group]:
+    """A short run joins its neighbours where the filling that this takes costs less than a call."""
+    groups: list[_Group] = []
+    for run in runs:
+        last = groups[-1] if groups else run
+        length, num_sequences = max(last.length, run.length), last.num_sequences + run.num_sequences
+        scores = num_sequences * length**2
+        filling = scores - sum(one.num_sequences * one.length**2 for one in (last, run))
+        if not groups or length > together or filling > together**2 or scores > _MOST_SCORES:
+            groups.append(run)
+            continue
+        members = (*(last.members or (last,)), run)
+        groups[-1] = _Group(last.start, run.end, length, _EVERYTHING, members, is_filled=True)
     return groups
 
 
@@ -176,17 +271,28 @@ def _reached(group: _Group, first: int, last: int, reach: int) -> slice:
     return slice(low, high if group.prefix < 0 else min(high, max(last, group.prefix)))
 
 
+def _is_side_by_side(group: _Group, places: tuple[int, ...] | None, reach: int, together: int) -> bool:
+    if group.members or places is None:
+        return group.is_filled
+    return group.num_sequences > 1 and group.length <= together and not _is_one_each(group, places, reach)
+
+
+def _is_one_each(group: _Group, places: tuple[int, ...], reach: int) -> bool:
+    """Whether each of equal sequences is asked for one token, which sees everything."""
+    first, last = (bisect.bisect_left(places, row) for row in (group.start, group.end))
+    sequences = [(place - group.start) // group.length for place in places[first:last]]
+    return not group.members and not group.hides(reach) and sequences == list(range(group.num_sequences))
+
+
 def _tiles_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Tile]:
     """One tile a sequence, or sequences treated as one, that has any of the tokens asked for; one for all where each
     is asked for one token and sees everything."""
-    starts = range(group.start, group.end, group.length)
-    first, last = (bisect.bisect_left(places, row) for row in (group.start, group.end))
-    sequences = [(place - group.start) // group.length for place in places[first:last]]
-    if not group.members and not group.hides(reach) and sequences == list(range(len(starts))):
+    if _is_one_each(group, places, reach):
+        first, last = (bisect.bisect_left(places, row) for row in (group.start, group.end))
         rows = slice(group.start, group.end)
-        yield Tile(slice(first, last), rows, len(starts), slice(0, 1), slice(0, group.length))
+        yield Tile(slice(first, last), rows, group.num_sequences, slice(0, 1), slice(0, group.length))
         return
-    for start in starts:
+    for start in range(group.start, group.end, group.length):
         first, last = (bisect.bisect_left(places, row) for row in (start, start + group.length))
         if first == last:
             continue
@@ -204,11 +310,40 @@ def _tiles_at(group: _Group, places: tuple[int, ...], reach: int) -> Iterator[Ti
 def _apart(group: _Group, query_places: Tensor, reach: int) -> Tensor:
     """(Q, K): 0 where a query may look, -inf elsewhere, for sequences treated as one."""
     key_places = torch.arange(group.length)
-    each = [(start, run.prefix) for run in group.members for start in range(run.start, run.end, run.length)]
-    starts, prefixes = torch.tensor(each).unbind(1)
+    starts = torch.tensor([start for run in group.members for start in range(run.start, run.end, run.length)])
     starts = starts - group.start
-    sequence_Q, sequence_K = (torch.bucketize(places, starts, right=True) - 1 for places in (query_places, key_places))
-    # A prefix counts from the start of its sequence; places count from the start of the group.
-    prefix_Q = torch.where(prefixes < 0, prefixes, starts + prefixes)[sequence_Q]
-    hidden_QK = hidden(query_places, key_places, reach, prefix_Q[:, None])
+    sequence_Q, sequence_K = (torch.bucketize(places, starts, right=True) for places in (query_places, key_places))
+    hidden_QK = hidden(query_places, key_places, reach, _EVERYTHING)
     return as_band(hidden_QK | (sequence_Q[:, None] != sequence_K), torch.float32)
+
+
+def _filled_tile(group: _Group, places: tuple[int, ...] | None, reach: int) -> Iterator[FilledTile]:
+    """One tile of all sequences of a group, unless none of their tokens is asked for."""
+    begin, end, runs = group.start, group.end, group.members or (group,)
+    first, last = (begin, end) if places is None else (bisect.bisect_left(places, row) for row in (begin, end))
+    if first == last:
+        return
+    sizes = torch.tensor([run.num_sequences for run in runs])
+    length_N, prefix_N = torch.tensor([(run.length, run.prefix) for run in runs]).repeat_interleave(sizes, 0).unbind(1)
+    start_N = length_N.cumsum(0) - length_N
+    row_T = torch.arange(end - begin)
+    row_M = row_T if places is None else torch.tensor(places[first:last]) - begin
+    sequence_T, sequence_M = (torch.bucketize(rows, start_N, right=True) - 1 for rows in (row_T, row_M))
+    real_keys = sequence_T * group.length + row_T - start_N[sequence_T]
+    count_N = torch.bincount(sequence_M, minlength=len(length_N))
+    most_queries = int(count_N.max())
+    real_queries = sequence_M * most_queries + torch.arange(len(row_M)) - (count_N.cumsum(0) - count_N)[sequence_M]
+    # Filling stands at the first place, so that it sees something: its softmax must not divide by zero.
+    place_NQ = torch.zeros(len(length_N) * most_queries, dtype=torch.long)
+    place_NQ[real_queries] = row_M - start_N[sequence_M]
+    place_K = torch.arange(group.length)
+    hidden_NQK = hidden(place_NQ.unflatten(0, (-1, most_queries)), place_K, reach, prefix_N[:, None, None])
+    hidden_NQK = hidden_NQK | (place_K >= length_N[:, None, None])
+    yield FilledTile(
+        slice(first, last),
+        slice(begin, end),
+        len(length_N),
+        SideBySide.at(real_queries, place_NQ.numel()),
+        SideBySide.at(real_keys, len(length_N) * group.length),
+        as_band(hidden_NQK, torch.float32)[:, None],
+    )
