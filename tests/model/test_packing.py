@@ -139,6 +139,51 @@ def test_a_token_sees_what_came_before_it_and_the_prefix(config, prefixes):
             torch.testing.assert_close(encoder(alone), hidden[row][:end])
 
 
+def padded_attention(qkv, cu_seqlens, longest, window=None, dropout=0.0, prefixes=None):
+    """Attention of padded rows, the softmax and what a token may see written out."""
+    lengths = cu_seqlens.diff()
+    real = torch.arange(longest) < lengths[:, None]
+    padded = qkv.new_zeros(len(lengths), longest, *qkv.shape[1:])
+    padded[real] = qkv
+    query, key, value = padded.permute(2, 0, 3, 1, 4)
+    place = torch.arange(longest)
+    seen = real[:, None, :].expand(-1, longest, -1)
+    if window is not None:
+        seen = seen & ((place[:, None] - place).abs() <= window)
+    if prefixes is not None:
+        seen = seen & ((place <= place[:, None]) | (place < prefixes[:, None, None]))
+    seen = seen | torch.eye(longest, dtype=torch.bool)  # padding sees itself, or its softmax would divide by zero
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    weights = scores.masked_fill(~seen[:, None], -torch.inf).softmax(-1)
+    return (weights @ value).transpose(1, 2)[real]
+
+
+def padded_attention_at(at, query, key_value, cu_seqlens, longest, window, dropout, prefixes):
+    everything = torch.cat([torch.zeros_like(key_value[:, :1]).index_copy(0, at, query[:, None]), key_value], dim=1)
+    return padded_attention(everything, cu_seqlens, longest, window, dropout, prefixes)[at]
+
+
+@encoders
+@pytest.mark.parametrize("prefixes", [None, [0, 0, 0, 0], [3, 0, 12, 1]], ids=["all", "causal", "prefix"])
+def test_packed_is_padded_with_the_mask_written_out_forward_and_backward(config, prefixes, monkeypatch):
+    """ModernBERT's second block has a window."""
+    encoder = build_encoder(config, seed=1).double()
+    packed, _ = pack(*ragged([6, 9, 12, 2]))
+    if prefixes is not None:
+        packed = packed._replace(prefixes=torch.tensor(prefixes, dtype=torch.int32))
+    at, results = torch.tensor([1, 5, 7, 20, 28]), []
+    for reference in (False, True):
+        if reference:
+            monkeypatch.setattr("bertkit.model.cache.attention", padded_attention)
+            monkeypatch.setattr("bertkit.model.cache.attention_at", padded_attention_at)
+        encoder.zero_grad()
+        hidden = encoder.eval()(packed)
+        (hidden.square().sum() + encoder.encode(packed, at).pow(3).sum()).backward()
+        results.append([hidden, *(param.grad for param in encoder.parameters())])
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
 @encoders
 def test_nothing_that_comes_later_moves_what_came_before(config):
     encoder = build_encoder(config, seed=1).eval()
