@@ -37,6 +37,7 @@ _NARROW = [
 ]
 _CONTINUED = ["tokenizer.extend=5"]
 _LABELED = ["train.epochs=1", "train.global_batch=8", "train.micro_batch=8", "data.max_length=32"]
+_REWRITTEN = ["train.epochs=0.02", "train.global_batch=8", "train.micro_batch=8"]
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -116,7 +117,8 @@ def short(arguments: list[str]) -> list[str]:
     """The same command with what makes it short appended."""
     verb, *rest = arguments
     if verb == "finetune":
-        return [*arguments, *_LABELED]
+        # A text that is rewritten is read as a whole.
+        return [*arguments, *(_REWRITTEN if rest[0] in ("rewrite", "inflection") else _LABELED)]
     if verb == "anneal":
         # The checkpoints of a short run are its last step.
         return ["anneal", rest[0], "--steps", "2", *_without_flags(rest[1:], "--steps", "--minutes", "--from")]
