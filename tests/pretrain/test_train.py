@@ -1,16 +1,13 @@
 """A run ends in the same bits however it was stopped, split or fed; what does not fit is refused by name."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from grammar import write_corpus
-from processes import start_ranks
 from telling import tells
 
 from bertkit.cli import main
@@ -23,7 +20,7 @@ from bertkit.run.checkpoint import checkpoints
 
 torch.set_num_threads(1)
 
-STEPS, LONG = 12, 60
+STEPS = 12
 BUDGETS = ("train.steps=", "train.tokens=", "train.minutes=")
 SMALL = [
     "data.seq_len=32",
@@ -323,67 +320,6 @@ def test_a_tracker_gets_the_metrics_and_a_missing_one_is_named(corpus, tmp_path)
     assert list((tmp_path / "run").rglob("events.out.tfevents*"))
     with pytest.raises(ValueError, match=r"'tensorbord'.*'tensorboard'"):
         run(corpus, tmp_path / "other", "run.trackers=tensorbord")
-
-
-# Of a run whose steps take long, what was seen is still true when something is done about it.
-SLOWLY = """
-import sys, time
-from bertkit.cli import main
-from bertkit.run import loop
-real = loop.train_step
-def train_step(*arguments, **options):
-    time.sleep(0.1)
-    return real(*arguments, **options)
-loop.train_step = train_step
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def command(corpus: Path, folder: Path, *changes: str) -> list[str]:
-    return ["-c", SLOWLY, "pretrain", *arguments(corpus, folder, *changes)]
-
-
-def wait_for_checkpoint(folder: Path, step: int) -> None:
-    deadline = time.monotonic() + 200
-    while not any(found >= step for found, _ in checkpoints(folder / "checkpoints")):
-        assert time.monotonic() < deadline, "no checkpoint"
-        time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def long_undisturbed(corpus, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("long") / "run"
-    assert run(corpus, folder, f"train.steps={LONG}") == 0
-    return folder
-
-
-def test_one_two_one_processes_end_in_the_same_bits(long_undisturbed, corpus, tmp_path):
-    """On two processes the run is stopped by a signal to one of them."""
-    folder, steps = tmp_path / "run", f"train.steps={LONG}"
-    run_until(4, corpus, folder, steps)
-    ranks = start_ranks(command(corpus, folder, steps), 2)
-    wait_for_checkpoint(folder, 9)
-    ranks[1].send_signal(signal.SIGTERM)
-    outputs = [rank.communicate(timeout=100) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [143, 143], outputs
-    assert run(corpus, folder, steps) == 0
-    assert final_state(folder, LONG) == final_state(long_undisturbed, LONG)
-
-
-def test_killed_and_interrupted_processes_go_on(long_undisturbed, corpus, tmp_path):
-    folder, steps = tmp_path / "run", f"train.steps={LONG}"
-    (process,) = start_ranks(command(corpus, folder, steps), 1)
-    wait_for_checkpoint(folder, 3)
-    process.kill()
-    process.communicate()
-    reached = checkpoints(folder / "checkpoints")[-1][0]
-    (process,) = start_ranks(command(corpus, folder, steps), 1)
-    wait_for_checkpoint(folder, reached + 6)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=100)
-    assert process.returncode == 130
-    assert run(corpus, folder, steps) == 0
-    assert final_state(folder, LONG) == final_state(long_undisturbed, LONG)
 
 
 def test_a_batch_that_does_not_divide_is_refused_at_the_start(corpus, tmp_path, monkeypatch):

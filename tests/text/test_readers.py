@@ -1,26 +1,21 @@
 """Every format, plain and gzipped, gives the same documents; whatever is wrong with a file is told with its line."""
 
-import csv
 import gzip
 import io
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import cpu_seconds
 from telling import tells
+from text_files import encoded
 
 from data_pipelines.text import lines, readers
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.hub import read_hub
 from data_pipelines.text.lines import BLOCK_BYTES
 from data_pipelines.text.readers import MAX_CHARS, read_text, reader_of
 from data_pipelines.vocab.config import TokenizerConfig
@@ -48,20 +43,6 @@ def complaint(path: Path, **options) -> str:
 def written(path: Path, data: bytes) -> Path:
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
-
-
-def encoded(suffix: str, records: list[str]) -> bytes:
-    if suffix == ".txt":
-        return "\n\n".join(records).encode()
-    if suffix == ".jsonl":
-        return "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(records)).encode()
-    if suffix == ".csv":
-        file = io.StringIO()
-        csv.writer(file).writerows([("id", "text"), *enumerate(records)])
-        return file.getvalue().encode()
-    table = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"id": range(len(records)), "text": records}), table)
-    return table.getvalue()
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
@@ -277,107 +258,6 @@ def test_json_nested_beyond_reason_is_refused(tmp_path):
 def test_a_missing_value_is_no_document(tmp_path):
     assert texts(written(tmp_path / "c.jsonl", b'{"text": null}\n{"text": "a"}\n')) == ["a"]
     assert texts(written(tmp_path / "c.parquet", encoded(".parquet", [None, "a"]))) == ["a"]
-
-
-def test_a_local_dataset_is_streamed(tmp_path):
-    (tmp_path / "data").mkdir()
-    written(tmp_path / "data" / "train.jsonl", encoded(".jsonl", TEXTS))
-    config = CorpusConfig(corpus=["hf:"])
-    found = list(read_hub(f"{tmp_path / 'data'}", config))
-    assert [piece.text for piece in found] == TEXTS
-    assert found[1].place == f"hf:{tmp_path / 'data'}:row 2"
-    with pytest.raises(ValueError, match="nowhere"):
-        list(read_hub(f"{tmp_path / 'data'}:nowhere", config))
-    with pytest.raises(ValueError, match=r"'body'.*id, text"):
-        list(read_hub(f"{tmp_path / 'data'}", CorpusConfig(corpus=["hf:"], field="body")))
-
-
-def test_the_commit_of_a_dataset_is_asked_of_the_hub(monkeypatch):
-    import huggingface_hub
-
-    from data_pipelines.text import hub
-
-    def dataset_info(api, path, timeout):
-        if path != "some/data":
-            raise OSError("404")
-        return SimpleNamespace(sha="c0ffee")
-
-    monkeypatch.setattr(hub, "_check_hub_is_reachable", lambda: None)
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    assert hub.hub_revision("some/data:train:en") == "c0ffee"
-    with pytest.raises(ValueError, match=r"'other/data'.*OSError: 404"):
-        hub.hub_revision("other/data")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    assert hub.hub_revision("some/data") is None
-
-
-def test_a_dataset_on_the_hub_without_network_ends_at_once_with_one_line():
-    code = """
-from data_pipelines.text.config import CorpusConfig
-from data_pipelines.vocab.config import TokenizerConfig
-from data_pipelines.text.corpus import read_documents
-try:
-    next(read_documents(CorpusConfig(corpus=["hf:nobody/nothing"])))
-except ValueError as error:
-    print(error)
-"""
-    environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    # Port 9 of this machine answers nobody.
-    environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(Path.cwd())}
-    began = cpu_seconds()
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240)
-    assert cpu_seconds() - began < 30  # nearly all of it importing
-    assert done.stderr == ""
-    assert done.stdout.count("\n") == 1
-    assert "nobody/nothing" in done.stdout
-    assert "Parquet or JSON Lines" in done.stdout
-
-
-PEAK = """
-import sys
-from bertkit.bench.measure import most_memory
-from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import read_documents
-
-if sys.argv[1].endswith("parquet"):
-    import pyarrow.parquet
-before = most_memory()
-chars = sum(len(document.text) for document in read_documents(CorpusConfig(corpus=[sys.argv[1]])))
-print(chars, int(most_memory() - before))
-"""
-
-
-def chars_and_extra_megabytes(path: Path) -> tuple[int, int]:
-    done = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True, timeout=120)
-    chars, extra = map(int, done.stdout.split())
-    return chars, extra
-
-
-FIFTY = 50 * 10**6
-
-
-def test_a_line_of_50_megabytes_stays_out_of_memory(tmp_path):
-    path = written(tmp_path / "corpus.txt", b"word " * (FIFTY // 5))
-    chars, extra = chars_and_extra_megabytes(path)
-    assert chars == FIFTY
-    assert extra < 50
-
-
-def test_a_document_of_50_megabytes_stays_out_of_memory(tmp_path):
-    path = written(tmp_path / "corpus.txt", (b"word " * 19 + b"word\n") * (FIFTY // 100))
-    chars, extra = chars_and_extra_megabytes(path)
-    assert FIFTY - 500_000 <= chars <= FIFTY
-    assert extra < 50
-
-
-# Python's csv holds a field in four bytes a character, with room to grow.
-@pytest.mark.parametrize(("suffix", "megabytes"), [(".jsonl", 300), (".csv", 450), (".parquet", 300)])
-def test_a_record_of_50_megabytes_is_held_a_few_times(tmp_path, suffix, megabytes):
-    path = written(tmp_path / f"corpus{suffix}", encoded(suffix, ["word " * (FIFTY // 5)]))
-    chars, extra = chars_and_extra_megabytes(path)
-    assert chars == FIFTY
-    assert extra < megabytes
 
 
 def test_a_name_that_says_nothing_is_plain_text(tmp_path):
