@@ -7,7 +7,7 @@ from pathlib import Path
 from bertkit.finetune.predict.settings import SETTINGS
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.graph import Graph
-from bertkit.hf.folder import FULL, QUANTIZED, check_vocabulary, resolve
+from bertkit.hf.folder import EXPORT, FULL, QUANTIZED, check_vocabulary, resolve
 from bertkit.hf.layout import write_layout
 from bertkit.hf.models import Model, layout_of, load
 from bertkit.ship.gate import Gate, Passed, pass_gate
@@ -30,10 +30,11 @@ def export_onnx(source: str | Path, folder: Path, gate: Gate | None = None) -> M
 
 def export_page(source: str | Path, folder: Path, gate: Gate | None = None) -> Model:
     """Write index.html, which tags by itself, to a new folder: in float32, or in int8 if that passes the gate."""
-    path = resolve(source)
+    path = resolve(source).resolve()
+    name = path.parent.name if path.name == EXPORT else path.name
     with durable.replacing_folder(folder) as unfinished, tempfile.TemporaryDirectory() as scratch:
         model, graph, output = _write_graphs(path, Path(scratch), gate)
-        page = tagger_page(path.resolve().parent.name, Tagger.load(scratch, backend="onnx"), graph, output)
+        page = tagger_page(name, Tagger.load(scratch, backend="onnx"), graph, output)
         durable.write_file(unfinished / PAGE, page.encode())
     return model
 

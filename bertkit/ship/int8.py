@@ -66,14 +66,13 @@ class Quantizer:
         self.names[node.outputs[0]] = self.graph("Transpose", self._weight(name, axis=1)[0], **node.attributes)
 
     def multiply(self, node: Node, name: str) -> None:
+        """Between quantized values and weights, a runtime computes this product in int8."""
         transposed = node.inputs[1] != name
         weight, scale = self._weight(name, axis=1 if transposed else 0)
-        given, token_scale = self._activation(self._given(node.inputs[0]))
-        product = self.graph(
-            "MatMulInteger", given, self.names[node.inputs[1]] if transposed else weight, np.uint8(128)
-        )
-        scaled = self.graph("Mul", self.graph("Cast", product, to="float32"), token_scale)
-        self.names[node.outputs[0]] = self.graph("Mul", scaled, scale)
+        whole, token_scale = self._activation(self._given(node.inputs[0]))
+        values = self.graph("DequantizeLinear", whole, 1.0, np.uint8(128))
+        weights = self.graph("DequantizeLinear", self.names[node.inputs[1]] if transposed else weight, scale, axis=1)
+        self.names[node.outputs[0]] = self.graph("Mul", self.graph("MatMul", values, weights), token_scale)
 
     def _given(self, name: str) -> str:
         if name in self.old.weights and name not in self.names:
@@ -99,7 +98,8 @@ class Quantizer:
     def _activation(self, name: str) -> tuple[str, str]:
         """Values in [-127, 127] around 128, the form that processors multiply fastest, and the scale of each token."""
         if name not in self._activations:
-            largest = self.graph("ReduceMax", self.graph("Abs", name), [-1], keepdims=1)
+            highest, lowest = (self.graph(f"Reduce{end}", name, [-1], keepdims=1) for end in ("Max", "Min"))
+            largest = self.graph("Max", highest, self.graph("Neg", lowest))
             scale = self.graph("Div", self.graph("Max", largest, 1e-9), 127.0)
             whole = self.graph("QuantizeLinear", self.graph("Div", name, scale), 1.0, np.uint8(128))
             self._activations[name] = (whole, scale)

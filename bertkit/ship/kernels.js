@@ -19,6 +19,15 @@ const Kernels = (() => {
     return weights;
   }
 
+  // The nodes that depend on inputs; what depends on weights alone is computed here, once, and becomes a weight.
+  function folded(nodes, weights) {
+    return nodes.filter(([op, given, [made], attributes]) => {
+      if (!given.every((name) => name in weights)) return true;
+      weights[made] = OPS[op](...given.map((name) => weights[name]), attributes);
+      return false;
+    });
+  }
+
   // What the nodes make of the inputs; a result is forgotten after its last use.
   function run(nodes, weights, inputs, output) {
     const values = { ...inputs };
@@ -76,18 +85,18 @@ const Kernels = (() => {
   }
 
   // Rows of a, (..., M, K), times b: (K, N) for all, or (..., K, N).
-  function multiply(a, b, zero, kind) {
+  function multiply(a, b) {
     const [rows, shared] = a.dims.slice(-2);
     const columns = b.dims[b.dims.length - 1];
     const batch = size(a.dims.slice(0, -2));
     const perBatch = b.dims.length > 2 ? shared * columns : 0;
-    const data = new kind(batch * rows * columns);
-    const sum = new (kind === Float32Array ? Float64Array : Int32Array)(columns);
+    const data = new Float32Array(batch * rows * columns);
+    const sum = new Float64Array(columns);
     for (let row = 0; row < batch * rows; row++) {
       const from = Math.floor(row / rows) * perBatch;
       sum.fill(0);
       for (let k = 0; k < shared; k++) {
-        const factor = a.data[row * shared + k] - zero;
+        const factor = a.data[row * shared + k];
         const at = from + k * columns;
         if (factor !== 0) for (let j = 0; j < columns; j++) sum[j] += factor * b.data[at + j];
       }
@@ -234,6 +243,15 @@ const Kernels = (() => {
     return like(x, data);
   }
 
+  // Back to numbers: one scale and zero for all, or a scale for each column.
+  function dequantize(x, scale, zero) {
+    const columns = scale.data.length;
+    const middle = zero.data?.[0] ?? 0;
+    const data = new Float32Array(x.data.length);
+    for (let i = 0; i < data.length; i++) data[i] = (x.data[i] - middle) * scale.data[i % columns];
+    return like(x, data);
+  }
+
   // Abramowitz and Stegun 7.1.26, whose error is below 1.5e-7.
   function erf(x) {
     const t = 1 / (1 + 0.3275911 * Math.abs(x));
@@ -254,6 +272,7 @@ const Kernels = (() => {
     Concat: concat,
     Cos: each(Math.cos),
     CumSum: summed,
+    DequantizeLinear: dequantize,
     Div: both((a, b) => a / b),
     Equal: both((a, b) => (a === b ? 1 : 0)),
     Gather: gather,
@@ -261,13 +280,14 @@ const Kernels = (() => {
     Greater: both((a, b) => (a > b ? 1 : 0)),
     LayerNormalization: (x, scale, shift, attributes) =>
       attributes ? norm(x, scale, shift, attributes) : norm(x, scale, null, shift),
-    MatMul: (a, b) => multiply(a, b, 0, Float32Array),
-    MatMulInteger: (a, b, zero) => multiply(a, b, zero.data[0], Int32Array),
+    MatMul: multiply,
     Max: both(Math.max),
     Mul: both((a, b) => a * b),
+    Neg: each((x) => -x),
     QuantizeLinear: quantize,
     Range: range,
     ReduceMax: reduced(Math.max, -Infinity),
+    ReduceMin: reduced(Math.min, Infinity),
     ReduceSum: reduced((a, b) => a + b, 0),
     Relu: each((x) => Math.max(x, 0)),
     Reshape: reshape,
@@ -283,5 +303,5 @@ const Kernels = (() => {
     Unsqueeze: unsqueeze,
   };
 
-  return { readWeights, run, OPS };
+  return { readWeights, folded, run, OPS };
 })();

@@ -3,6 +3,7 @@
 const Tagger = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const weights = Kernels.readWeights(data.weights, data.places);
+  const nodes = Kernels.folded(data.nodes, weights);
   const { tokenizer, form, labels, rules } = data;
   tokenizer.vocab = new Map(Object.entries(tokenizer.vocab));
   tokenizer.merges = new Map((tokenizer.merges ?? []).map((pair, rank) => [pair, rank]));
@@ -39,7 +40,7 @@ const Tagger = (() => {
       attention_mask: { data: new Int32Array(ids.length).fill(1), dims },
       token_type_ids: { data: new Int32Array(ids.length), dims },
     };
-    return Kernels.run(data.nodes, weights, given, data.output).data;
+    return Kernels.run(nodes, weights, given, data.output).data;
   }
 
   // Each window a step after the one before it, the last at the end.

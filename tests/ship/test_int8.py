@@ -1,6 +1,7 @@
 """int8 loses no more than the gate allows; what a token becomes does not depend on the rows beside it."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -16,13 +17,13 @@ from bertkit.hf.onnx import OnnxModel
 from bertkit.model.heads import HEADS
 from bertkit.ship.export import export_onnx
 from bertkit.ship.gate import Gate
-from bertkit.ship.int8 import LARGEST, quantized, weights_to_quantize
+from bertkit.ship.int8 import LARGEST, _uses, quantized, weights_to_quantize
 from bertkit.ship.onnx_file import graph_of, onnx_bytes
 from data_pipelines import MaskingCollator
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
 torch.set_num_threads(1)
 
 
@@ -49,6 +50,18 @@ def test_weights_are_scaled_by_channel_and_fit_the_range_that_every_processor_ad
         assert np.abs(whole * scale - graph.weights[name]).max() <= scale.max() / 2 * 1.001
     # Two products of 8 bits are added in 16 where there is no VNNI.
     assert 2 * 255 * LARGEST < 2**15
+
+
+@pytest.mark.parametrize("kind", ["tagger", "masked-lm"])
+def test_onnxruntime_computes_every_product_with_weights_in_int8(kind, tmp_path):
+    model = model_of(TINY_MODERN, kind)
+    graph, output = graph_of(model)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(onnx_bytes(*quantized(graph, output), model), options)
+    operators = Counter(node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node)
+    assert operators["MatMulIntegerToFloat"] == sum(node.op == "MatMul" for node, _ in _uses(graph))
+    assert "DequantizeLinear" not in operators
 
 
 def test_what_is_kept_stays_as_it_was():

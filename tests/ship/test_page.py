@@ -96,6 +96,13 @@ def test_the_policy_lets_nothing_in(tmp_path):
     assert policy.count("sha256-") == len(SCRIPTS) + 2  # with our style, and the choice of light or dark
 
 
+@pytest.mark.parametrize("folder", ["tagger", "tagger/export"])
+def test_the_page_is_called_like_its_run_or_folder(folder, tmp_path):
+    save_tagger(tmp_path / folder, TINY)
+    export_page(tmp_path / "tagger", tmp_path / "page")
+    assert "<h1>tagger</h1>" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+
+
 def test_what_the_page_could_not_follow_is_refused(tmp_path, capsys):
     folder = save_tagger(tmp_path / "tagger", TINY)
     settings = json.loads((folder / "tagging.json").read_text())
