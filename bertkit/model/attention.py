@@ -7,7 +7,7 @@ This file alone decides which kernel runs. On CUDA a kernel takes the whole pack
 GPUs that have it, memory-efficient attention in float32 and on older GPUs where no window is asked for. Elsewhere a
 kernel is called on views of the pack, tile by tile: no padding is computed, nothing is copied. Where
 no fused kernel fits the softmax is written out, in memory that grows with the square of a length: on CPUs with dropout
-on the attention weights, and on CUDA, which is told once, with a window in float32.
+on the attention weights, and on CUDA with a window in float32. On CUDA what is slower than it could be is told once.
 """
 
 # T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertkit.model.attention_tiles import as_band, cut, hidden, needed
 
@@ -76,15 +76,6 @@ def attention_at(
     return _packed(query_MHE, key_value_T2HE, cu_seqlens, index_M, window, dropout, prefixes_S)
 
 
-def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, last: int = 3) -> Tensor:
-    """Queries, keys and values of a fused projection, (T, 3, H, E), or a range of the three."""
-    if (first, last) == (0, 3):
-        return qkv(hidden_TD).unflatten(1, (3, num_heads, -1))
-    rows = slice(first * qkv.in_features, last * qkv.in_features)
-    part = F.linear(hidden_TD, qkv.weight[rows], None if qkv.bias is None else qkv.bias[rows])
-    return part.unflatten(1, (last - first, num_heads, -1))
-
-
 def attention_weights(
     qkv_T3HE: Tensor, cu_seqlens: Tensor, window: int | None = None, prefixes_S: Tensor | None = None
 ) -> list[Tensor]:
@@ -109,12 +100,15 @@ def _varlen_kernel(values: Tensor, window: int | None) -> Callable[..., Tensor] 
 
 @torch.compiler.assume_constant_result
 def _name_of_kernel(dtype: torch.dtype, wide: bool, windowed: bool, device: int | None) -> str:
-    if dtype in (torch.float16, torch.bfloat16) and not wide and _capability(device) >= (8, 0):
+    half, modern = dtype in (torch.float16, torch.bfloat16), _capability(device) >= (8, 0)
+    if half and not wide and modern:
         return "flash"
-    if not windowed and dtype != torch.float64:
-        return "efficient"
-    _tell_slow(dtype)
-    return "none"
+    if windowed or dtype == torch.float64:
+        _tell_slow(dtype, "no fused kernel")
+        return "none"
+    if half:
+        _tell_slow(dtype, "the memory-efficient kernel")
+    return "efficient" if modern or dtype != torch.bfloat16 else "efficient in float32"
 
 
 @functools.cache
@@ -123,10 +117,10 @@ def _capability(device: int | None) -> tuple[int, int]:
 
 
 @functools.cache
-def _tell_slow(dtype: torch.dtype) -> None:
+def _tell_slow(dtype: torch.dtype, kernel: str) -> None:
     log.warning(
-        f"attention with a window in {str(dtype).removeprefix('torch.')} is slow, as it has no fused kernel here: "
-        f"train.precision=bf16 has one, of compute capability 8.0 on, for up to {_MOST_CHANNELS} channels a head"
+        f"attention in {str(dtype).removeprefix('torch.')} takes {kernel}, slower than flash attention, which needs "
+        f"train.precision=bf16, a GPU of compute capability 8.0 or more, and up to {_MOST_CHANNELS} channels a head"
     )
 
 
@@ -181,7 +175,12 @@ def _efficient(query, key, value, cu_queries, cu_keys, max_seqlen, reach, dropou
     return context[0, ..., : query.shape[-1]]
 
 
-_KERNELS = {"flash": _flash, "efficient": _efficient, "none": None}
+def _efficient_in_float32(query, key, value, *rest) -> Tensor:
+    """Of bf16, for which older GPUs have no kernel."""
+    return _efficient(query.float(), key.float(), value.float(), *rest).to(query.dtype)
+
+
+_KERNELS = {"flash": _flash, "efficient": _efficient, "efficient in float32": _efficient_in_float32, "none": None}
 
 
 def _aligned(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """What every encoder has in common: how it is called, what heads, exports and optimizers need of it, and the
 nonlinearities by name."""
 
-# B rows, L padded length, T tokens in the pack, K of them, D width
+# B rows, L padded length, T tokens in the pack, K of them, D width, H heads, E channels per head
 
 from collections.abc import Callable
 from functools import partial
@@ -116,6 +116,15 @@ class Encoder(nn.Module):
         nothing would train it."""
         pooler, self.pooler = self.pooler, None
         return pooler
+
+
+def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, last: int = 3) -> Tensor:
+    """Queries, keys and values of a fused projection, (T, 3, H, E), or a range of the three."""
+    if (first, last) == (0, 3):
+        return qkv(hidden_TD).unflatten(1, (3, num_heads, -1))
+    rows = slice(first * qkv.in_features, last * qkv.in_features)
+    part = F.linear(hidden_TD, qkv.weight[rows], None if qkv.bias is None else qkv.bias[rows])
+    return part.unflatten(1, (last - first, num_heads, -1))
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:

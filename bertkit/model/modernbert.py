@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.graph import Graph
-from bertkit.model.attention import attention_weights, project
+from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
-from bertkit.model.encoder import Encoder, activation, name_of
+from bertkit.model.encoder import Encoder, activation, name_of, project
 from bertkit.model.initialization import normal
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 from bertkit.model.rotation import Rotation, rotate

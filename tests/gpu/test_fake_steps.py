@@ -18,7 +18,7 @@ from gpu_step import (
     step_of,
 )
 
-from bertkit.model import heads, rotation
+from bertkit.model import attention, heads, rotation
 from bertkit.run import ranks
 
 pytestmark = needs_fake_cuda
@@ -63,6 +63,14 @@ def test_a_head_of_any_size_has_a_fused_kernel():
     step = step_of(recipe, ONE, outline(recipe, hidden_size=60, num_attention_heads=3))
     check(step, ONE)
     assert [kernel.kind for kernel in step.micro_batch].count("attention") == 3
+
+
+def test_an_older_gpu_has_a_fused_kernel_too(monkeypatch):
+    """Without flash attention, and without a kernel for bf16."""
+    monkeypatch.setattr(attention, "_capability", lambda device: (7, 5))
+    step = step_of(recipe_of("bert-base"), ONE)
+    check(step, ONE)
+    assert [kernel.name for kernel in step.micro_batch].count("_efficient_attention_forward") == 2
 
 
 # What follows breaks the code on purpose: these tests must see it.
