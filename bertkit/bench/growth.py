@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -169,7 +170,7 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
         data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
         objective = OBJECTIVES[recipe.train.objective](recipe, data)
         bare = build_model(recipe, data, objective)
-        trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+        trainable = wrap(accelerator, bare, partial(build_optimizers, config=recipe.optim))
         plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed)
         collator, micro_batch = objective.make_collator(_TRAINED_STEPS), recipe.train.micro_batch
         steps = load_steps(data.train, plan, collator, range(_TRAINED_STEPS), micro_batch=micro_batch)

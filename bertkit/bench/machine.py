@@ -12,6 +12,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def measure_recipe(recipe: Recipe, rows_folder: Path, quick: bool) -> Measured:
     accelerator = start_accelerator(rows_folder, precision, [])
     bare = MaskedLM(build_encoder(_config(recipe)))
     flops, peak = count_flops(bare), measure_peak(accelerator.device, precision)
-    trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+    trainable = wrap(accelerator, bare, partial(build_optimizers, config=recipe.optim))
     num_rows = _affordable_rows(recipe, flops, peak, _BATCH_SECONDS / 8 if quick else _BATCH_SECONDS)
     batches_of_steps = _batches(recipe, rows_folder, num_rows)
 

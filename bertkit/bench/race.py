@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,7 +113,7 @@ def run_ours(recipe: Recipe, data: PretrainingData, race: Race, goal: float) -> 
     objective = OBJECTIVES[recipe.train.objective](recipe, data)
     bare = build_model(recipe, data, objective)
     start_seconds = warm_start(bare, recipe, data)
-    trainable = wrap(accelerator, bare, build_optimizers(bare, recipe.optim))
+    trainable = wrap(accelerator, bare, partial(build_optimizers, config=recipe.optim))
     total_steps = decide_steps(recipe, data, objective, trainable, start_seconds)
     plan = Plan(len(data.train), batch_stages(total_steps, recipe.train), recipe.run.seed)
     collator, steps = objective.make_collator(total_steps), range(total_steps)

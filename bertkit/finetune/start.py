@@ -10,12 +10,13 @@ from bertkit.config.finetune import FinetuneRecipe, StartSection
 from bertkit.config.recipe import read_recipe, read_sections
 from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.tasks.task import Task, Vocabulary
-from bertkit.hf import Model, load, load_outline
+from bertkit.hf import Model, load_outline
 from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
-from bertkit.hf.models import check_head
-from bertkit.model import build_encoder
+from bertkit.hf.models import check_head, open_model
+from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.model.heads import HEADS, ModelWithHead
+from bertkit.model.initialization import fill
 from bertkit.run.lock import locked
 from data_pipelines import durable
 from data_pipelines.labels.sentence import Sentence
@@ -30,8 +31,8 @@ from data_pipelines.vocab.units import unit_tokenizer
 class Start(NamedTuple):
     tokenizer: Tokenizer
     config: EncoderConfig
-    build: Callable[[int], ModelWithHead]
-    """The model at step 0, a function of the seed."""
+    build: Callable[..., ModelWithHead]
+    """The model at step 0, a function of the seed; with outline=True it knows its weights and has none."""
     fingerprint: str
     """Tells apart what training begins with; empty from scratch."""
 
@@ -118,9 +119,13 @@ def find_start(given: Given | None, like: str, task: Task, labeled: Labeled, fol
 
     head = task.head
 
-    def build(seed: int) -> ModelWithHead:
+    def build(seed: int, outline: bool = False) -> ModelWithHead:
         encoder_seed, head_seed = (fold(seed, index) % 2**63 for index in range(2))
-        model = load(given.folder) if given is not None and given.trained else build_encoder(config, encoder_seed)
+        model: Model = outline_encoder(config, encoder_seed)
+        if given is not None and given.trained:
+            model = open_model(given.folder)
+        if not outline:
+            fill(model)
         if isinstance(model, ModelWithHead) and model.kind == head:
             return model
         model.encoder.config = _without_task(model.encoder.config)

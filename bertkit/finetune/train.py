@@ -7,6 +7,7 @@ bit for bit: rows, dropout and rates are functions of the seed and the step.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +34,7 @@ from bertkit.run.log import RunLog
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, check_same_start, wrap
+from bertkit.run.ranks import Trainable, check_same_start, is_sharded, wrap
 from bertkit.run.room import check_disk, check_memory, free_memory
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, restore_state
@@ -132,9 +133,9 @@ def train_model(
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
         make_places(folder, recipe.run.restart)
-    model = _build(recipe, data, seed)
+    model = _build(recipe, data, seed, outline=is_sharded(accelerator))
     lr_scale = layer_lr_scale(model.model, recipe.optim.layer_decay)
-    trainable = wrap(accelerator, model, build_optimizers(model, recipe.optim, lr_scale))
+    trainable = wrap(accelerator, model, partial(build_optimizers, config=recipe.optim, lr_scale=lr_scale))
     state = resume(folder, trainable, LoopState())
 
     def out_of_patience() -> bool:
@@ -176,12 +177,12 @@ def _is_done(folder: Path) -> bool:
     return (folder / SCORES).is_file() and (folder / EXPORT).is_dir()
 
 
-def _build(recipe: FinetuneRecipe, data: TuningData, seed: int) -> ModelWithLoss:
+def _build(recipe: FinetuneRecipe, data: TuningData, seed: int, outline: bool) -> ModelWithLoss:
     balanced = recipe.train.class_weights == "balanced"
     if balanced and not data.labeled.labels:
         raise ValueError(f"train.class_weights=balanced weighs labels, but the task {recipe.task} has none")
     weights_K = class_weights(data.rows["train"], len(data.labeled.labels)) if balanced else None
-    model = ModelWithLoss(data.start.build(seed), data.task, weights_K)
+    model = ModelWithLoss(data.start.build(seed, outline), data.task, weights_K)
     if recipe.model.freeze:
         model.model.encoder.requires_grad_(False)
     return model

@@ -3,6 +3,7 @@
 Our own folders have the same layout: config.json, model.safetensors and the tokenizer's files.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bertkit.hf.names import Weight, weight_table
 from bertkit.model.build import outline_encoder
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import HEADS, ModelWithHead
+from bertkit.model.initialization import fill, give_values
 
 Model = Encoder | ModelWithHead
 
@@ -25,17 +27,21 @@ def load(folder: str | Path) -> Model:
 
     Every name and shape is checked against config.json before memory is taken for weights.
     """
+    return fill(open_model(folder)).eval()
+
+
+def open_model(folder: str | Path) -> Model:
+    """The model that `load` gives, as an outline: each weight is read from its file when it is asked for."""
     path = resolve(folder)
-    with open_weights(path) as weights:
-        layout, model = checked_outline(path, weights.shapes)
-        weights.verify()
-        state = {row.ours: row.read(weights) for row in weight_table(layout, model.state_dict())}
-        _check_copies(layout, weights, path)
-    trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    model.load_state_dict(state, assign=True)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(trainable[name])
-    return model.eval()
+    # Open for as long as a weight can be asked for.
+    weights = open_weights(path)
+    layout, model = checked_outline(path, weights.shapes)
+    weights.verify()
+    _check_copies(layout, weights, path)
+    ours = model.state_dict(keep_vars=True)
+    for row in weight_table(layout, ours):
+        give_values(ours[row.ours], partial(row.read, weights))
+    return model
 
 
 def load_with_head(folder: str | Path, *kinds: str, remedy: str = "") -> Any:

@@ -36,9 +36,7 @@ class ModelWithHead(nn.Module):
         """`head` has no memory yet; it gets initial weights where the encoder's are. An encoder that is only an
         outline gets an outline of a head."""
         super().__init__()
-        device = encoder.tokens.weight.device
-        if device.type != "meta":
-            initialize(head, encoder, seed, device)
+        initialize(head, encoder, seed)
         self.head = head
         self.encoder = encoder
         self.config = encoder.config
@@ -162,7 +160,7 @@ class SequenceClassifier(ModelWithHead):
         super().__init__(encoder, head, seed)
         if pooler is not None and head.pooler is not None:
             # A pooler that pretraining left behind is where this head begins.
-            head.pooler.load_state_dict(pooler.state_dict())
+            head.pooler = pooler
         self.labels = tuple(labels)
 
     def forward(

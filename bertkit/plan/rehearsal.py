@@ -1,6 +1,7 @@
 """A recipe and a number of GPUs enter; one optimizer step of it is taken on fake CUDA, and what it did leaves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ def rehearse(model: nn.Module, optim: OptimConfig, shape: Shape, setting: Settin
     """Take one step of an outline of a model, whose parameters become fake."""
     with fake_ranks(setting.num_gpus, setting.launch_file, setting.precision, setting.rank) as accelerator:
         fake_parameters(model, accelerator.device)
-        trainable = wrap(accelerator, model, build_optimizers(model, optim), setting.compiled)
+        trainable = wrap(accelerator, model, partial(build_optimizers, config=optim), setting.compiled)
         answer_messages(trainable.model)
         set_lr(trainable.optimizers, 1.0)
         _make_moments(trainable)

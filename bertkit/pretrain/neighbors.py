@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.model import Encoder
+from bertkit.model.initialization import changeable
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.shards import Rows
 
@@ -40,7 +41,7 @@ def start_from_neighbors(model: nn.Module, rows: Rows, special_ids: frozenset[in
     counts_V[list(special_ids)] = 0
     encoder = model.encoder
     assert isinstance(encoder, Encoder)
-    tokens_VD = encoder.tokens.weight
+    tokens_VD = changeable(encoder.tokens.weight)
     tables = neighbor_tables(rows, counts_V)
     new_VD = factorize(tables, tokens_VD.shape[1], seed)
     known_V = torch.stack([table.any(dim=1) for table in tables]).any(dim=0)
@@ -49,7 +50,7 @@ def start_from_neighbors(model: nn.Module, rows: Rows, special_ids: frozenset[in
     bias_V = getattr(getattr(model, "head", None), "decoder_bias", None)
     if bias_V is not None:
         smoothed_V = torch.from_numpy(counts_V).float() + 0.5
-        bias_V[: len(smoothed_V)] = (smoothed_V / smoothed_V.sum()).log()
+        changeable(bias_V)[: len(smoothed_V)] = (smoothed_V / smoothed_V.sum()).log()
 
 
 def neighbor_tables(rows: Rows, counts_V: np.ndarray) -> list[Tensor]:

@@ -3,13 +3,15 @@
 import math
 import time
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor, nn
 
 from bertkit.config.recipe import Recipe
-from bertkit.hf.models import Model, check_exportable, load, load_outline
-from bertkit.model import build_encoder
+from bertkit.hf.models import Model, check_exportable, load_outline, open_model
+from bertkit.model.build import outline_encoder
 from bertkit.model.heads import HEADS
+from bertkit.model.initialization import Values, fill, give_values, values_of
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.neighbors import start_from_neighbors
 from bertkit.pretrain.objectives import Objective
@@ -20,16 +22,18 @@ from data_pipelines.masks.keyed import fold
 _ROW_PER_TOKEN = ("tokens.weight", "decoder_weight", "decoder_bias")
 
 
-def build_model(recipe: Recipe, data: PretrainingData, objective: Objective) -> nn.Module:
-    """What is trained, as it is at step 0."""
+def build_model(recipe: Recipe, data: PretrainingData, objective: Objective, outline: bool = False) -> nn.Module:
+    """What is trained, as it is at step 0, or an `outline` of it, which knows its weights and has none."""
     encoder_seed, head_seed = (fold(recipe.run.seed, index) % 2**63 for index in range(2))
     start: Model
     if data.init is not None:
         start = import_model(data)
     else:
         config = recipe.model.encoder_config(data.tokenizer.vocab_size, data.tokenizer.special.pad_id)
-        start = build_encoder(config, encoder_seed)
+        start = outline_encoder(config, encoder_seed)
         check_exportable(start)
+    if not outline:
+        fill(start)
     start.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing
     return objective.make_model(start, head_seed)
 
@@ -55,9 +59,9 @@ def warm_start(model: nn.Module, recipe: Recipe, data: PretrainingData) -> float
 
 
 def import_model(data: PretrainingData) -> Model:
-    """The model of model.init, with a row for each token that was added to its vocabulary."""
+    """The model of model.init, with a row for each token that was added to its vocabulary; an outline."""
     assert data.init is not None
-    model = load(data.init)
+    model = open_model(data.init)
     model.encoder.take_pooler()  # nothing would train it
     if data.old_pieces:
         model = widened(model, data.old_pieces)
@@ -67,20 +71,21 @@ def import_model(data: PretrainingData) -> Model:
 
 def widened(model: Model, old_pieces: dict[int, list[int]]) -> Model:
     """The model with a row for each new token, in the embedding, the projection and its bias: the mean of the rows
-    of its old pieces."""
+    of its old pieces. An outline."""
     vocab_size = max(model.config.vocab_size, max(old_pieces) + 1)
-    encoder = build_encoder(replace(model.config, vocab_size=vocab_size))
+    encoder = outline_encoder(replace(model.config, vocab_size=vocab_size))
     wider = encoder if model is model.encoder else HEADS[model.kind](encoder)
-    wider.load_state_dict(
-        {
-            name: _more_rows(tensor, vocab_size, old_pieces) if name.endswith(_ROW_PER_TOKEN) else tensor
-            for name, tensor in model.state_dict().items()
-        }
-    )
+    old = model.state_dict(keep_vars=True)
+    for name, tensor in wider.state_dict(keep_vars=True).items():
+        values = values_of(old[name])
+        if name.endswith(_ROW_PER_TOKEN):
+            values = partial(_more_rows, values, vocab_size, old_pieces)
+        give_values(tensor, values)
     return wider
 
 
-def _more_rows(old_V: Tensor, vocab_size: int, old_pieces: dict[int, list[int]]) -> Tensor:
+def _more_rows(old: Values, vocab_size: int, old_pieces: dict[int, list[int]]) -> Tensor:
+    old_V = old()
     new_V = old_V.new_zeros(vocab_size, *old_V.shape[1:])
     new_V[: len(old_V)] = old_V
     for index, pieces in old_pieces.items():

@@ -6,6 +6,7 @@ counters, and nothing else needs to be remembered.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.optim.average import average_weights, averaged
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, wrap
+from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, is_sharded, wrap
 from bertkit.run.room import check_disk, free_memory
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, gather_state, restore_state
@@ -54,12 +55,13 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     """Build or resume, loop over the steps, export."""
     check_needs(recipe, data, run.accelerator.device)
     objective = OBJECTIVES[recipe.train.objective](recipe, data)
-    bare = build_model(recipe, data, objective)
+    bare = build_model(recipe, data, objective, outline=is_sharded(run.accelerator))
     # A resumed run has its embeddings in the checkpoint.
     start_seconds = 0.0 if checkpoints(run.folder / CHECKPOINTS) else warm_start(bare, recipe, data)
     num_parameters, flops = sum(param.numel() for param in bare.parameters()), count_flops(bare)
     check_disk(run.folder, num_parameters)
-    trainable = wrap(run.accelerator, bare, build_optimizers(bare, recipe.optim), recipe.train.compile)
+    make_optimizers = partial(build_optimizers, config=recipe.optim)
+    trainable = wrap(run.accelerator, bare, make_optimizers, recipe.train.compile)
     total_steps = fixed_steps(recipe, data, objective, trainable, start_seconds)
     state = resume(run.folder, trainable, LoopState(seconds=start_seconds))
     if state.step >= total_steps and (run.folder / EXPORT).is_dir():

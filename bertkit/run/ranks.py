@@ -18,8 +18,10 @@ from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedTy
 from torch import nn
 
 from bertkit.config.recipe import flat_values
+from bertkit.model.initialization import values_of
 from bertkit.run.folder import num_launched
 from bertkit.run.signals import ended_by_signals
+from bertkit.run.state import fill_shards
 from data_pipelines import durable
 from data_pipelines.table import nearest
 
@@ -97,22 +99,37 @@ def _host_messages(num_processes: int) -> list[InitProcessGroupKwargs]:
     return [InitProcessGroupKwargs(backend=f"{device}:{library},cpu:gloo")]
 
 
+def is_sharded(accelerator: Accelerator) -> bool:
+    """Whether each rank holds a share of the weights; then `wrap` is given an outline, and nobody holds them all."""
+    return accelerator.distributed_type == DistributedType.FSDP
+
+
 def wrap(
-    accelerator: Accelerator, model: nn.Module, optimizers: list[torch.optim.Optimizer], compiled: bool = False
+    accelerator: Accelerator,
+    model: nn.Module,
+    make_optimizers: Callable[[nn.Module], list[torch.optim.Optimizer]],
+    compiled: bool = False,
 ) -> Trainable:
     """Make a model ready to be trained. The optimizers stay bare: the loop itself decides when they step."""
-    sharded = accelerator.distributed_type == DistributedType.FSDP
-    if sharded:
+    if is_sharded(accelerator):
         _choose_shards(accelerator, model)
     if compiled and _can_compile(accelerator):
         _compile(model, accelerator.num_processes)
-    wrapped, *others = accelerator.prepare(model, *optimizers)
-    if sharded:
-        from torch.distributed.fsdp import register_fsdp_forward_method
+    wrapped = _sharded(accelerator, model) if is_sharded(accelerator) else accelerator.prepare(model)
+    return Trainable(wrapped.train(), make_optimizers(model), accelerator)
 
-        if hasattr(wrapped, "target_logits"):
-            register_fsdp_forward_method(wrapped, "target_logits")
-    return Trainable(wrapped.train(), [other.optimizer for other in others], accelerator)
+
+def _sharded(accelerator: Accelerator, model: nn.Module) -> nn.Module:
+    """The model as FSDP has it. An outline is filled afterwards: no rank holds more than its shards and one tensor."""
+    from torch.distributed.fsdp import register_fsdp_forward_method
+
+    values = {name: values_of(param) for name, param in model.named_parameters() if param.is_meta}
+    # Accelerate refuses a model without an optimizer. Ours are made of the shards, and this one is forgotten.
+    model, _ = accelerator.prepare(model, torch.optim.SGD([next(model.parameters())], lr=0.0))
+    fill_shards(model, values, accelerator.device)
+    if hasattr(model, "target_logits"):
+        register_fsdp_forward_method(model, "target_logits")
+    return model
 
 
 def _can_compile(accelerator: Accelerator) -> bool:
@@ -142,6 +159,7 @@ def _choose_shards(accelerator: Accelerator, model: nn.Module) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     plugin = accelerator.state.fsdp_plugin
+    plugin.cpu_ram_efficient_loading = False  # would send from the first rank what every rank can make
     plugin.transformer_cls_names_to_wrap = sorted({type(layer).__name__ for layer in layers_of(model)})
     if accelerator.mixed_precision == "bf16":
         # Autocast, as under DDP, decides which results are bf16; casting what enters a layer would round its angles.
@@ -174,7 +192,7 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
     model, _, accelerator = trainable
     bare, training = accelerator.unwrap_model(model, keep_torch_compile=True), model.training
     # FSDP computes in step over all ranks: one with fewer batches continues with a token that counts nowhere.
-    in_step = accelerator.distributed_type == DistributedType.FSDP
+    in_step = is_sharded(accelerator)
     target_logits = getattr(bare, "target_logits", bare)
 
     def computing(compute: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:

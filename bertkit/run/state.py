@@ -108,6 +108,16 @@ def restore_state(
         owners[param].state[param][key] = _own_shard(tensors["optimizer"][name], param)
 
 
+@torch.no_grad()
+def fill_shards(model: nn.Module, values: dict[str, Callable[[], Tensor]], device: torch.device) -> None:
+    """Give the shards of an outline memory, and their part of the values that belong to these names. Tensors are made
+    one at a time and dropped, the largest first, in case it is there already."""
+    model._apply(lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor)
+    params = dict(model.named_parameters())
+    for name in sorted(values, key=lambda name: -params[name].numel()):
+        _copy_shard(name, values.pop(name)(), params[name])
+
+
 def _copy_shard(name: str, weight: Tensor, param: Tensor) -> None:
     if param.shape != weight.shape:
         raise ValueError(

@@ -14,6 +14,7 @@ import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import LabeledSection, StartSection, read_finetune_recipe
 from bertkit.config.recipe import read_recipe, shipped_recipes, to_yaml
+from bertkit.finetune import train
 from bertkit.finetune.card import tagger_card
 from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights, layer_lr_scale
 from bertkit.finetune.start import find_given, find_start
@@ -21,9 +22,11 @@ from bertkit.finetune.tasks.tagging import TAGGING
 from bertkit.finetune.train import finetune
 from bertkit.finetune.tuning_data import TuningData, make_tuning_data
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
+from bertkit.model.initialization import fill
 from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
 from bertkit.run.optim import build_optimizers
+from bertkit.run.ranks import wrap
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import load_tokenizer, train_tokenizer
@@ -110,6 +113,19 @@ def test_a_kill_in_either_seed_does_not_change_the_result(undisturbed, home, tmp
         run_until(step, home, folder, "run.seeds=[0,1]", seed=seed)
     assert run(home, folder, "run.seeds=[0,1]") == 0
     assert [final_state(folder, seed) for seed in (0, 1)] == [final_state(undisturbed, seed) for seed in (0, 1)]
+
+
+def test_a_run_of_shards_begins_with_an_outline(undisturbed, home, tmp_path, monkeypatch):
+    """Found without FSDP, which no CPU runs here: the outline is filled where it would be sharded."""
+
+    def wrapped(accelerator, model, *rest):
+        assert all(param.is_meta for param in model.parameters())
+        return wrap(accelerator, fill(model), *rest)
+
+    monkeypatch.setattr(train, "is_sharded", lambda accelerator: True)
+    monkeypatch.setattr(train, "wrap", wrapped)
+    assert run(home, tmp_path / "run", "run.seeds=[0]") == 0
+    assert final_state(tmp_path / "run") == final_state(undisturbed)
 
 
 def test_a_seed_can_be_added_and_the_others_stay(home, tmp_path, undisturbed):

@@ -63,7 +63,7 @@ def test_batches_of_other_shapes_need_no_other_graph():
     model = outline(recipe)
     with fake_ranks(1, None, "bf16") as accelerator:
         fake_parameters(model, accelerator.device)
-        trainable = ranks.wrap(accelerator, model, build_optimizers(model, recipe.optim), compiled=True)
+        trainable = ranks.wrap(accelerator, model, partial(build_optimizers, config=recipe.optim), compiled=True)
         for lengths, num_targets in (((64, 30), 14), ((12, 9, 40), 11), ((128,), 30)):
             batch = fake_batch(Shape(lengths, num_targets)).to(accelerator.device)
             trainable.model(batch).backward()

@@ -1,5 +1,7 @@
 """Fine-tuning and evaluation as a GPU would run them."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,10 +33,11 @@ def test_fine_tuning_waits_once_and_multiplies_in_half_precision(task, encoder, 
     """By default: with dropout on attention, and without a word about precision."""
     dropout = {"attention_probs_dropout_prob": 0.1} if encoder == "bert-base" else {"attention_dropout": 0.1}
     bare = outline(recipe_of(encoder), **dropout).encoder
-    model = ModelWithLoss(HEADS[task](bare, ["O", "B-PER", "I-PER"]), TASKS[task])
-    lengths = (17, 40, 64, 5)
-    shape = Shape(lengths, len(lengths) if task == "classification" else 60)
-    step = rehearse(model, OptimConfig(), shape, setting._replace(precision=AUTO))
+    head = HEADS[task.head]
+    model = ModelWithLoss(head(bare, LABELS) if head.takes_labels else head(bare), task)
+    shape = Shape(lengths, len(lengths) if head.judges_sequences else 60)
+    setting = SETTINGS[setting]
+    step = rehearse(model, OptimConfig(), shape, setting._replace(precision=AUTO), partial(labeled_batch, task))
     check(step, setting, len(bare.layers))
 
 
@@ -47,7 +50,7 @@ def test_an_evaluation_waits_once_whatever_its_length(name, setting, monkeypatch
     monkeypatch.setattr(ranks, "_any_rank", lambda here: here)
     with fake_ranks(setting.num_gpus, setting.launch_file, "bf16") as accelerator:
         fake_parameters(model, accelerator.device)
-        trainable = ranks.wrap(accelerator, model, build_optimizers(model, recipe.optim))
+        trainable = ranks.wrap(accelerator, model, partial(build_optimizers, config=recipe.optim))
         frequent_V = torch.empty(model.config.vocab_size, dtype=torch.bool, device=accelerator.device)
         with Watch(shape.lengths) as watch, ranks.evaluating(trainable) as evaluation:
             assert (evaluation.rank, evaluation.world_size) == (0, setting.num_gpus), "ranks share the rows"

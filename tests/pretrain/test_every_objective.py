@@ -9,6 +9,7 @@ from grammar import write_corpus
 
 from bertkit import load
 from bertkit.config.recipe import read_recipe
+from bertkit.model.initialization import fill
 from bertkit.pretrain.data import open_data
 from bertkit.pretrain.objectives import OBJECTIVES
 from bertkit.pretrain.objectives.causal_first import causal_first
@@ -79,6 +80,18 @@ def test_a_pack_has_the_loss_and_the_gradients_of_its_rows_one_by_one(name, fami
     assert {key for key, p in model.named_parameters() if p.requires_grad} == gradients.keys() == gradients_alone.keys()
     for key, gradient in gradients.items():
         torch.testing.assert_close(gradient, gradients_alone[key], rtol=1e-5, atol=1e-6, msg=key)
+
+
+@every_objective
+def test_an_outline_knows_the_weights_of_the_model(name, places, tmp_path):
+    """What is sharded begins as one."""
+    recipe = recipe_of(places, name, tmp_path)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    objective = OBJECTIVES[name](recipe, data)
+    outline, wanted = (build_model(recipe, data, objective, outline) for outline in (True, False))
+    assert all(param.is_meta for param in outline.parameters())
+    found = dict(fill(outline).named_parameters())
+    assert [key for key, param in wanted.named_parameters() if not torch.equal(param, found[key])] == []
 
 
 @every_objective

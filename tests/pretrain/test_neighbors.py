@@ -6,6 +6,8 @@ from grammar import write_corpus
 
 from bertkit.config.recipe import read_recipe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
+from bertkit.model.build import outline_encoder
+from bertkit.model.initialization import fill
 from bertkit.pretrain import start_model
 from bertkit.pretrain.neighbors import REACH, neighbor_tables, start_from_neighbors
 from bertkit.pretrain.train import pretrain
@@ -94,6 +96,14 @@ def test_the_tables_hold_the_association_of_every_pair_inside_a_sequence():
 
 def test_the_start_is_a_function_of_rows_and_seed():
     assert torch.equal(started()[1].encoder.tokens.weight, started()[1].encoder.tokens.weight)
+
+
+def test_an_outline_starts_as_a_model_does():
+    outline = MaskedLM(outline_encoder(started()[0].config, 0), 0)
+    start_from_neighbors(outline, alternating(), frozenset(range(5)), seed=0)
+    assert all(param.is_meta for param in outline.parameters())
+    wanted = started()[1].state_dict()
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in fill(outline).state_dict().items())
 
 
 def test_one_short_sequence_is_enough():

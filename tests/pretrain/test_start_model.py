@@ -10,6 +10,7 @@ from grammar import documents, write_corpus
 import bertkit
 from bertkit.config.recipe import read_recipe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, SequenceClassifier, TokenTagger, build_encoder
+from bertkit.model.initialization import fill
 from bertkit.pretrain.start_model import widened
 from bertkit.pretrain.train import pretrain
 from data_pipelines.text.config import CorpusConfig
@@ -125,7 +126,7 @@ def test_an_old_domain_that_is_not_there_is_told_before_anything_is_prepared(old
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_new_row_is_the_mean_of_its_old_pieces_and_old_rows_stay(config, tied):
     model = MaskedLM(build_encoder(config(vocab_size=10, tie_word_embeddings=tied, **SIZES), 0), 0)
-    wider = widened(model, {10: [1, 2], 11: [3, 4, 5]})
+    wider = fill(widened(model, {10: [1, 2], 11: [3, 4, 5]}))
     assert wider.config.vocab_size == 12
     for old, new in (
         (model.encoder.tokens.weight, wider.encoder.tokens.weight),

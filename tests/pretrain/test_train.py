@@ -12,11 +12,13 @@ from telling import tells
 
 from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
-from bertkit.pretrain import budget
+from bertkit.model.initialization import fill
+from bertkit.pretrain import budget, train
 from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.train import pretrain
 from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
+from bertkit.run.ranks import wrap
 
 torch.set_num_threads(1)
 
@@ -120,6 +122,19 @@ def test_a_run_leaves_what_others_rely_on(undisturbed):
 def test_the_loss_goes_down(undisturbed):
     losses = [line["loss"] for line in records(undisturbed, "train")]
     assert losses[-1] < losses[0] - 0.5
+
+
+def test_a_run_of_shards_begins_with_an_outline(undisturbed, corpus, tmp_path, monkeypatch):
+    """Found without FSDP, which no CPU runs here: the outline is filled where it would be sharded."""
+
+    def wrapped(accelerator, model, *rest):
+        assert all(param.is_meta for param in model.parameters())
+        return wrap(accelerator, fill(model), *rest)
+
+    monkeypatch.setattr(train, "is_sharded", lambda accelerator: True)
+    monkeypatch.setattr(train, "wrap", wrapped)
+    assert run(corpus, tmp_path / "run") == 0
+    assert final_state(tmp_path / "run") == final_state(undisturbed)
 
 
 def test_a_kill_does_not_change_the_result_twice_in_one_epoch_and_across_a_border(undisturbed, corpus, tmp_path):

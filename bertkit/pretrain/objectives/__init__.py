@@ -49,7 +49,8 @@ class Objective:
     make_model: "Callable[[Model, int], nn.Module]"
     """The model to train, from a new encoder or from the model that model.init names, and a seed for whatever is new
     beside it. It has an `encoder`. Called with a batch, it returns the loss summed over the batch's targets; the loop
-    divides by the number of `target_ids` in the whole step."""
+    divides by the number of `target_ids` in the whole step. Under FSDP the parameters it is given have no values yet:
+    it can use them, but not compute with them or copy them."""
 
     make_collator: "Callable[[int], RowCollator]"
     """What turns rows into batches, in a run of this many steps."""

@@ -23,9 +23,10 @@ from bertkit.evaluate.held_out import MASK_SEED
 from bertkit.evaluate.judge import EncodedPairs
 from bertkit.evaluate.pseudo_likelihood import BATCH_TOKENS
 from bertkit.hf import Model
-from bertkit.model import Encoder, MaskedLM, build_encoder
+from bertkit.model import Encoder, MaskedLM
+from bertkit.model.build import outline_encoder
 from bertkit.model.heads import LabelHead
-from bertkit.model.initialization import initialize
+from bertkit.model.initialization import fill, initialize
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.objectives import Objective, Scorer
 from bertkit.pretrain.objectives.masked_lm import make_masking
@@ -68,9 +69,10 @@ class ReplacedTokenDetector(nn.Module):
         with torch.device("meta"):
             head = LabelHead(encoder.config, 1)
         encoder.take_pooler()
-        small = build_encoder(config, fold(seed, _DRAWN) % 2**63)
+        small = outline_encoder(config, fold(seed, _DRAWN) % 2**63)
         initialize(head, encoder, seed)
         small.tokens = encoder.tokens
+        fill(small, encoder.tokens.weight.device)
         self.encoder, self.head, self.generator, self.weight = encoder, head, MaskedLM(small, seed), weight
         drawable_V = torch.zeros(config.vocab_size, dtype=torch.bool)
         drawable_V[list(drawable)] = True
