@@ -69,8 +69,15 @@ NUM_MICRO_BATCHES = 3
 """The first makes gradients, the second adds to them, the last sends them."""
 
 
-def rehearse(model: nn.Module, optim: OptimConfig, shape: Shape, setting: Setting) -> Rehearsal:
-    """Take one step of an outline of a model, whose parameters become fake."""
+def rehearse(
+    model: nn.Module,
+    optim: OptimConfig,
+    shape: Shape,
+    setting: Setting,
+    make_batch: Callable[[Shape], PackedBatch] | None = None,
+) -> Rehearsal:
+    """Take one step of an outline of a model, whose parameters become fake, on batches of masked tokens or others."""
+    make_batch = make_batch or fake_batch
     with fake_ranks(setting.num_gpus, setting.launch_file, setting.precision, setting.rank) as accelerator:
         fake_parameters(model, accelerator.device)
         trainable = wrap(accelerator, model, partial(build_optimizers, config=optim), setting.compiled)
@@ -91,7 +98,7 @@ def rehearse(model: nn.Module, optim: OptimConfig, shape: Shape, setting: Settin
                 layer.register_full_backward_pre_hook(watch.border)
         weights, held = watch.memory.note_all(params), watch.memory.note_all(moments)
         marks: list[tuple[int, int]] = []
-        batches = [_Marked(fake_batch(shape), watch, marks) for _ in range(NUM_MICRO_BATCHES)]
+        batches = [_Marked(make_batch(shape), watch, marks) for _ in range(NUM_MICRO_BATCHES)]
         with watch:
             result = train_step(
                 trainable.model, trainable.optimizers, batches, accelerator, seed=0, step=0, clip_norm=1.0
