@@ -1,8 +1,14 @@
 """The verb plan: what a recipe would need of GPUs and cost, computed without one."""
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer
+
+if TYPE_CHECKING:
+    from bertkit.plan.plan import Job
 
 
 def plan(parser: argparse.ArgumentParser):
@@ -26,7 +32,7 @@ def plan(parser: argparse.ArgumentParser):
 
 
 def run_plan(arguments: argparse.Namespace) -> None:
-    from bertkit.config.recipe import read_recipe, shipped_recipes
+    from bertkit.config.recipe import shipped_recipes
     from bertkit.plan.gpus import GPUS
     from data_pipelines.table import nearest
 
@@ -49,17 +55,35 @@ def run_plan(arguments: argparse.Namespace) -> None:
         if value is not None and not value > 0:
             raise ValueError(f"--{name.removeprefix('bf16_')} must be greater than 0, got {value}")
     gpu = GPUS[arguments.gpu]._replace(**{name: value for name, value in given.items() if value is not None})
-    recipe = read_recipe(arguments.recipe, ["data.corpus=none", *arguments.changes])
-    if recipe.model.init is not None:
-        raise ValueError(
-            f"recipe {arguments.recipe} continues a model that you bring; plan with the recipe it was made by"
-        )
+    job = read_job(arguments.recipe, arguments.changes)
 
     from bertkit.plan.plan import make_plan
     from bertkit.plan.words import plan_lines
 
     launch_file = shipped_recipes()["bert-base"].parent / "accelerate" / f"{arguments.mode}.yaml"
-    made = make_plan(
-        recipe, arguments.recipe, arguments.gpu, gpu, arguments.gpus, launch_file if arguments.gpus > 1 else None
-    )
+    made = make_plan(job, arguments.gpu, gpu, arguments.gpus, launch_file if arguments.gpus > 1 else None)
     answer(arguments.json, made.facts(), lambda: print("\n".join(plan_lines(made))))
+
+
+def read_job(name: str, changes: Sequence[str] = ()) -> "Job":
+    """What a recipe asks of GPUs; it need not name a corpus yet."""
+    from bertkit.config.recipe import check_positions, read_sections
+
+    sections = ("model", "tokenizer", "mask", "train", "optim", "rows")
+    model, tokenizer, mask, train, optim, rows = read_sections(name, *sections, changes=changes)
+    if model.init is not None:
+        raise ValueError(f"recipe {name} continues a model that you bring; plan with the recipe it was made by")
+    check_positions(model, rows)
+    given = tokenizer.path if rows.prepared is None else str(Path(rows.prepared) / "tokenizer")
+    vocab_size = tokenizer.vocab_size if given is None else _vocab_size(given) + tokenizer.extend
+
+    from bertkit.plan.plan import Job
+
+    return Job(name, model.encoder_config(vocab_size, None), rows.seq_len, mask.rate, train, optim)
+
+
+def _vocab_size(folder: str) -> int:
+    from bertkit.hf.folder import resolve
+    from data_pipelines.vocab.tokenizer import load_tokenizer
+
+    return load_tokenizer(resolve(folder)).vocab_size

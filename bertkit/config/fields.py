@@ -39,12 +39,20 @@ def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Con
     return _make(_read(cls, values, prefix), prefix)
 
 
-def build_group(cls: type, name: str, values: Mapping[str, Any]) -> Any:
-    """Make one group of a `cls` alone, from the mappings for all of it."""
+def check_keys(cls: type, values: Mapping[str, Any]) -> None:
+    """Refuse unknown keys and wrong types, whatever is missing."""
+    _read(cls, values, "")
+
+
+def build_group(cls: type, name: str, values: Mapping[str, Any], base: type | None = None) -> Any:
+    """Make one group of a `cls` alone, from the mappings for all of it; with a `base` of the group only that."""
     given = values.get(name, {})
     group = _group(_hints(cls)[name], given, name)
     assert group is not None, f"{name} is not a group"
-    return build(group, given, f"{name}.")
+    read = _read(group, given, f"{name}.")
+    if base is not None:
+        read = _Read(base, {key: value for key, value in read.values.items() if key in _hints(base)})
+    return _make(read, f"{name}.")
 
 
 class _Read(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from bertkit.config.fields import MAY_CHANGE, Sections, build, build_group, entries, override, plain
+from bertkit.config.fields import MAY_CHANGE, Sections, build, build_group, check_keys, entries, override, plain
 from bertkit.config.model_section import ModelSection, check_settable, model_sections
 from bertkit.config.sections import BUDGETS, HeldOutConfig, OptimConfig, RunConfig, TrainConfig
 from bertkit.config.values import coerce
@@ -29,10 +29,10 @@ Verb = Literal["pretrain", "finetune"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSection(PrepareConfig, CorpusConfig):
-    # A corpus or a prepared folder that moved is known by its fingerprint.
-    corpus: Annotated[list[str], MAY_CHANGE]
+class RowsSection(PrepareConfig):
+    """What a recipe says of its rows, whatever text they are made of."""
 
+    # A corpus or a prepared folder that moved is known by its fingerprint.
     prepared: Annotated[str | None, MAY_CHANGE] = None
     """Folder that `bertkit prepare` made (one set, or merged parts), instead of data.corpus. It brings its tokenizer,
     data.seq_len and all other settings of its rows."""
@@ -40,6 +40,11 @@ class DataSection(PrepareConfig, CorpusConfig):
     cache_dir: Annotated[str | None, MAY_CHANGE] = None
     """Where trained tokenizers and prepared shards are kept for the next run. Default: $BERTKIT_CACHE or
     ~/.cache/bertkit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection(RowsSection, CorpusConfig):
+    corpus: Annotated[list[str], MAY_CHANGE]
 
     def __post_init__(self):
         if self.prepared is None:
@@ -74,12 +79,16 @@ class Recipe:
             raise ValueError("tokenizer.path cannot be set beside model.init, whose folder brings the tokenizer")
         if self.tokenizer.extend and self.model.init is None and self.tokenizer.path is None:
             raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
-        longest = getattr(self.model, "max_position_embeddings", None)
-        if longest is not None and self.data.seq_len > longest:
-            raise ValueError(
-                f"data.seq_len={self.data.seq_len} is longer than model.max_position_embeddings={longest}; "
-                "raise the latter"
-            )
+        check_positions(self.model, self.data)
+
+
+def check_positions(model: ModelSection, rows: RowsSection) -> None:
+    """Refuse rows that are longer than a new model."""
+    longest = getattr(model, "max_position_embeddings", None)
+    if longest is not None and rows.seq_len > longest:
+        raise ValueError(
+            f"data.seq_len={rows.seq_len} is longer than model.max_position_embeddings={longest}; raise the latter"
+        )
 
 
 def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
@@ -91,9 +100,16 @@ def read_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
 
 
 def read_sections(name: str, *sections: str, changes: Iterable[str] = ()) -> tuple[Any, ...]:
-    """Only these sections of the recipe of this name (or path); what the others say or lack does not matter."""
+    """Only these sections of the recipe of this name (or path), whatever the others lack. `rows` is the part of `data`
+    that needs no corpus."""
     values = _pretraining_values(name, changes)
-    return tuple(build_group(Recipe, section, values) for section in sections)
+    check_keys(Recipe, values)
+    if "rows" in sections and _prepared(values) is not None:
+        values = _with_settings_of_folder(values)
+    return tuple(
+        build_group(Recipe, "data", values, RowsSection) if section == "rows" else build_group(Recipe, section, values)
+        for section in sections
+    )
 
 
 def _pretraining_values(name: str, changes: Iterable[str]) -> dict[str, Any]:

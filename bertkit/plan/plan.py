@@ -3,17 +3,30 @@
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bertkit.config.recipe import Recipe
+from bertkit.config.sections import OptimConfig, TrainConfig
 from bertkit.model import MaskedLM
 from bertkit.model.build import outline_encoder
+from bertkit.model.config import EncoderConfig
 from bertkit.plan.fusion import fused
 from bertkit.plan.gpus import FRAGMENTED, HIDDEN_SHARE, LIKELY_SHARE, RESERVED_GIB, Gpu, assumptions
 from bertkit.plan.rehearsal import NUM_MICRO_BATCHES, Rehearsal, Setting, Shape, even_shape, rehearse
 from bertkit.plan.roofline import bytes_sent, host_seconds, seconds_by_kind, seconds_of, seconds_sent
 
 _GIB = 2**30
+
+
+class Job(NamedTuple):
+    """What a plan needs of a recipe."""
+
+    recipe: str
+    """Its name."""
+    encoder: EncoderConfig
+    seq_len: int
+    mask_rate: float
+    train: TrainConfig
+    optim: OptimConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,25 +72,25 @@ class Plan:
         return asdict(self)
 
 
-def make_plan(recipe: Recipe, name: str, gpu_name: str, gpu: Gpu, num_gpus: int, launch_file: Path | None) -> Plan:
-    """Rehearse a step of the recipe, and what it would need with more rows at once."""
-    train = recipe.train
+def make_plan(job: Job, gpu_name: str, gpu: Gpu, num_gpus: int, launch_file: Path | None) -> Plan:
+    """Rehearse a step of the job, and what it would need with more rows at once."""
+    train = job.train
     rows_per_gpu = math.ceil(train.global_batch / num_gpus)
     num_rows = min(train.micro_batch, rows_per_gpu)
     num_micro_batches = math.ceil(rows_per_gpu / num_rows)
     setting = Setting(num_gpus, launch_file, train.precision)
-    step = _rehearsed(recipe, num_rows, setting)
+    step = _rehearsed(job, num_rows, setting)
     if train.compile:
         step = step._replace(micro_batch=fused(step.micro_batch))
-    shape = _shape(recipe, num_rows)
+    shape = _shape(job, num_rows)
 
     room = (gpu.memory - RESERVED_GIB) * _GIB / FRAGMENTED
     kinds, sent = _milliseconds(step, gpu, num_gpus, num_micro_batches)
-    tokens_per_step = train.global_batch * recipe.data.seq_len
+    tokens_per_step = train.global_batch * job.seq_len
     speed = tokens_per_step / (sum(kinds.values()) / 1e3)
-    hours = _hours(recipe, tokens_per_step, speed)
+    hours = _hours(job, tokens_per_step, speed)
     plan = Plan(
-        recipe=name,
+        recipe=job.recipe,
         gpu=gpu_name,
         gpus=num_gpus,
         mode="one" if num_gpus == 1 else "fsdp" if launch_file and "fsdp" in launch_file.name else "ddp",
@@ -90,7 +103,7 @@ def make_plan(recipe: Recipe, name: str, gpu_name: str, gpu: Gpu, num_gpus: int,
         moments_gib=step.moments / _GIB,
         activations_gib=step.activations / _GIB,
         fits=step.peak <= room,
-        largest_micro_batch=_largest_micro_batch(recipe, num_rows, step.peak, room, setting),
+        largest_micro_batch=_largest_micro_batch(job, num_rows, step.peak, room, setting),
         mflop_per_token=sum(kernel.num_operations for kernel in step.micro_batch) / shape.num_tokens / 1e6,
         kilobytes_per_token=sum(kernel.num_bytes for kernel in step.micro_batch) / shape.num_tokens / 1e3,
         kernels_per_step=num_micro_batches * len(step.micro_batch) + len(step.update),
@@ -103,25 +116,29 @@ def make_plan(recipe: Recipe, name: str, gpu_name: str, gpu: Gpu, num_gpus: int,
         gpu_hours=None if hours is None else hours * num_gpus,
         cost=None if hours is None else hours * num_gpus * gpu.price,
         advice=[],
-        assumptions=assumptions(gpu, train.compile),
+        assumptions=assumptions(gpu, train.compile) | _objective(train.objective),
     )
-    return replace(plan, advice=_advice(plan, recipe, setting, room, step, gpu))
+    return replace(plan, advice=_advice(plan, job, setting, room, step, gpu))
 
 
-def _shape(recipe: Recipe, num_rows: int) -> Shape:
-    return even_shape(recipe.data.seq_len, num_rows, recipe.mask.rate)
+def _objective(name: str) -> dict[str, str]:
+    return {} if name == "masked-lm" else {"train.objective": f"masked-lm, though {name} is asked for"}
 
 
-def _rehearsed(recipe: Recipe, num_rows: int, setting: Setting, recomputed: bool | None = None) -> Rehearsal:
-    model = MaskedLM(outline_encoder(recipe.model.encoder_config(recipe.tokenizer.vocab_size, pad_token_id=None)))
-    model.encoder.gradient_checkpointing = recipe.train.gradient_checkpointing if recomputed is None else recomputed
-    return rehearse(model, recipe.optim, _shape(recipe, num_rows), setting)
+def _shape(job: Job, num_rows: int) -> Shape:
+    return even_shape(job.seq_len, num_rows, job.mask_rate)
 
 
-def _largest_micro_batch(recipe: Recipe, num_rows: int, peak: int, room: float, setting: Setting) -> int:
+def _rehearsed(job: Job, num_rows: int, setting: Setting, recomputed: bool | None = None) -> Rehearsal:
+    model = MaskedLM(outline_encoder(job.encoder))
+    model.encoder.gradient_checkpointing = job.train.gradient_checkpointing if recomputed is None else recomputed
+    return rehearse(model, job.optim, _shape(job, num_rows), setting)
+
+
+def _largest_micro_batch(job: Job, num_rows: int, peak: int, room: float, setting: Setting) -> int:
     """By how memory grows with twice the rows; where so few need no more than the optimizer, with many more."""
     more = 2 * num_rows
-    while (peak_of_more := _rehearsed(recipe, more, setting).peak) == peak:
+    while (peak_of_more := _rehearsed(job, more, setting).peak) == peak:
         more *= 8
     return max(0, int(num_rows + (room - peak) * (more - num_rows) / (peak_of_more - peak)))
 
@@ -145,32 +162,32 @@ def _milliseconds(step: Rehearsal, gpu: Gpu, num_gpus: int, num_micro_batches: i
     return kinds, num_micro_batches * each + last
 
 
-def _hours(recipe: Recipe, tokens_per_step: int, speed: float) -> float | None:
-    train = recipe.train
+def _hours(job: Job, tokens_per_step: int, speed: float) -> float | None:
+    train = job.train
     if train.minutes is not None:
         return train.minutes / 60
     tokens = train.tokens if train.tokens is not None else (train.steps or 0) * tokens_per_step
     return tokens / speed / 3600
 
 
-def _advice(plan: Plan, recipe: Recipe, setting: Setting, room: float, step: Rehearsal, gpu: Gpu) -> list[str]:
+def _advice(plan: Plan, job: Job, setting: Setting, room: float, step: Rehearsal, gpu: Gpu) -> list[str]:
     """What would help, each with the key that does it."""
     advice = []
     total, kinds = sum(plan.milliseconds_per_step.values()), plan.milliseconds_per_step
     if not plan.fits and plan.largest_micro_batch:
         advice.append(f"train.micro_batch={plan.largest_micro_batch} fits; the result is the same but for rounding")
-    if not plan.fits and not recipe.train.gradient_checkpointing:
-        peak = _rehearsed(recipe, plan.micro_batch, setting, recomputed=True).peak
+    if not plan.fits and not job.train.gradient_checkpointing:
+        peak = _rehearsed(job, plan.micro_batch, setting, recomputed=True).peak
         fits = "fits" if peak <= room else "still does not fit"
         advice.append(f"train.gradient_checkpointing=true {fits}: {peak / _GIB:.1f} GiB, about a third more time")
     fixed = plan.weights_gib + plan.gradients_gib + plan.moments_gib
     if not plan.fits and plan.mode == "ddp" and fixed > 0.2 * plan.peak_gib:
         advice.append(f"accelerate/fsdp.yaml divides the {fixed:.1f} GiB of weights, gradients and moments by the GPUs")
-    if plan.micro_batch < recipe.train.micro_batch:
-        more = plan.gpus * recipe.train.micro_batch
+    if plan.micro_batch < job.train.micro_batch:
+        more = plan.gpus * job.train.micro_batch
         advice.append(
-            f"train.global_batch={recipe.train.global_batch} leaves a GPU {plan.micro_batch} rows a step; "
-            f"{more} would give each train.micro_batch={recipe.train.micro_batch}"
+            f"train.global_batch={job.train.global_batch} leaves a GPU {plan.micro_batch} rows a step; "
+            f"{more} would give each train.micro_batch={job.train.micro_batch}"
         )
     if kinds["host"] > 0.05 * total:
         advice.append("the GPU waits for the host: a larger train.micro_batch helps")
@@ -180,7 +197,7 @@ def _advice(plan: Plan, recipe: Recipe, setting: Setting, room: float, step: Reh
         advice.append(f"train.compile=true joins kernels: {faster:.2f} times as fast at best")
     if kinds["messages"] > 0.05 * total:
         advice.append("messages are not hidden: more rows a step (train.global_batch), or a faster link, helps")
-    if recipe.train.precision == "fp32":
+    if job.train.precision == "fp32":
         advice.append("train.precision=bf16 multiplies several times as fast")
     return advice
 

@@ -186,6 +186,15 @@ def test_sections_are_read_without_what_the_others_lack():
         read_sections("bert-mini", "model", changes=["model.hiden_size=3"])
     with pytest.raises(ValueError, match=r"model.init is missing"):
         read_sections("continued", "model")
+    with pytest.raises(ValueError, match=r"'train.stepps'.*'train.steps'"):
+        read_sections("bert-mini", "model", changes=["train.stepps=3"])
+
+
+def test_rows_are_read_without_a_corpus():
+    (rows,) = read_sections("bert-mini", "rows", changes=["data.seq_len=40"])
+    assert (rows.seq_len, rows.prepared) == (40, None)
+    with pytest.raises(ValueError, match=r"data.seq_len must"):
+        read_sections("bert-mini", "rows", changes=["data.seq_len=3"])
 
 
 def test_every_key_has_help():

@@ -7,8 +7,11 @@ import time
 import pytest
 import torch
 from gpu_step import needs_fake_cuda
+from grammar import write_corpus
+from small_model import save_small_model
 
 from bertkit.cli import main
+from bertkit.cli.plan import read_job
 from bertkit.config.recipe import shipped_recipes
 from bertkit.plan.gpus import FRAGMENTED, GPUS, REACHED, REACHED_BANDWIDTH, RESERVED_GIB
 from bertkit.plan.plan import make_plan
@@ -102,11 +105,20 @@ def test_a_recipe_says_what_its_plan_says(name, tmp_path):
         (["bert-base", "--gpus", "0"], "--gpus"),
         (["bert-base", "--memory", "-1"], "--memory"),
         (["continued", "model.init=folder"], "continued"),
+        (["bert-base", "data.seq_len=600"], "model.max_position_embeddings=512"),
+        (["bert-base", "data.seqlen=64"], "data.seq_len"),
+        (["bert-base", "trian.micro_batch=8"], "'train'"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments, named, capsys):
     assert main(["plan", *arguments]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_is_there_says_how_large_the_vocabulary_is(tmp_path):
+    text = write_corpus(tmp_path / "text.txt", count=20)
+    folder = save_small_model(tmp_path / "given", text, vocab_size=99, positions=16)
+    assert read_job("bert-base", [f"tokenizer.path={folder}", "tokenizer.extend=5"]).encoder.vocab_size == 104
 
 
 def test_a_kernel_is_as_slow_as_its_operations_or_its_traffic():
@@ -139,10 +151,7 @@ def test_memory_is_counted_once_and_given_back():
 
 
 def test_lines_for_people_name_every_number(tmp_path):
-    from bertkit.config.recipe import read_recipe
-
-    recipe = read_recipe("bert-base", ["data.corpus=none", *SMALL])
-    plan = make_plan(recipe, "bert-base", "L4", GPUS["L4"], 1, None)
+    plan = make_plan(read_job("bert-base", SMALL), "L4", GPUS["L4"], 1, None)
     text = "\n".join(plan_lines(plan))
     for words in (
         "bert-base on 1 × L4",

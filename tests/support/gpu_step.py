@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from bertkit.config.recipe import Recipe, read_recipe, recipe_values, shipped_recipes
+from bertkit.cli.plan import read_job
+from bertkit.config.recipe import recipe_values, shipped_recipes
 from bertkit.model import MaskedLM
 from bertkit.model.build import outline_encoder
 from bertkit.plan.fake_cuda import why_not
+from bertkit.plan.plan import Job
 from bertkit.plan.rehearsal import NUM_MICRO_BATCHES, Rehearsal, Setting, even_shape, rehearse
 
 needs_fake_cuda = pytest.mark.skipif(why_not() is not None, reason=f"NO GPU CODE IS TESTED HERE: {why_not()}")
@@ -26,19 +28,18 @@ NEW_MODELS = [
 ]
 
 
-def recipe_of(name: str) -> Recipe:
-    return read_recipe(name, ["data.corpus=none.txt"])
+def recipe_of(name: str) -> Job:
+    return read_job(name)
 
 
-def outline(recipe: Recipe, **changes) -> MaskedLM:
+def outline(recipe: Job, **changes) -> MaskedLM:
     """Few layers, at their real width: every kernel of a step is there, and the test is quick."""
-    config = recipe.model.encoder_config(recipe.tokenizer.vocab_size, pad_token_id=None)
-    layers = 3 if any(field.name == "local_attention" for field in fields(config)) else 2
-    return MaskedLM(outline_encoder(replace(config, **{"num_hidden_layers": layers, **changes})))
+    layers = 3 if any(field.name == "local_attention" for field in fields(recipe.encoder)) else 2
+    return MaskedLM(outline_encoder(replace(recipe.encoder, **{"num_hidden_layers": layers, **changes})))
 
 
-def step_of(recipe: Recipe, setting: Setting, model: nn.Module | None = None) -> Rehearsal:
-    shape = even_shape(recipe.data.seq_len, recipe.train.micro_batch, recipe.mask.rate)
+def step_of(recipe: Job, setting: Setting, model: nn.Module | None = None) -> Rehearsal:
+    shape = even_shape(recipe.seq_len, recipe.train.micro_batch, recipe.mask_rate)
     return rehearse(outline(recipe) if model is None else model, recipe.optim, shape, setting)
 
 
