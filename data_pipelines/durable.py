@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,15 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary.unlink(missing_ok=True)
     write_file(temporary, data)
     os.replace(temporary, path)
+    sync(path.parent)
+
+
+def publish_file(path: Path, data: bytes, scratch: Path) -> None:
+    """As `replace_file`, where several processes may write the same file at the same time: each writes it under a name
+    of its own in the folder `scratch` first, where a kill may leave it."""
+    unfinished = scratch / f".{uuid.uuid4().hex}"
+    write_file(unfinished, data)
+    os.replace(unfinished, path)
     sync(path.parent)
 
 

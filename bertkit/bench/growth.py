@@ -10,10 +10,7 @@ import json
 import shutil
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +18,7 @@ from typing import TextIO
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.load import prepared
-from bertkit.bench.measure import Row, announce, apart, compare, interleaved
+from bertkit.bench.measure import Row, announce, apart, compare, interleaved, watched_memory
 from bertkit.bench.step import Workload, make_batch, our_step
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.cpu import make_ready
@@ -182,43 +179,6 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
             pass
         speed = state.tokens / state.seconds
     return {"start_seconds": start_seconds, "tokens_per_second": speed, "train_mb": memory.most}
-
-
-class Memory:
-    """Peak of this process's own memory while it was watched, above what it held before, in megabytes."""
-
-    def __init__(self):
-        self.before = self.now()
-        self.most = 0.0
-
-    def look(self) -> None:
-        self.most = max(self.most, self.now() - self.before)
-
-    @staticmethod
-    def now() -> float:
-        status = Path("/proc/self/status").read_text()
-        # Pages of mapped files belong to the system, which drops them when it needs the memory.
-        line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
-        return int(line.split()[1]) / 1024
-
-
-@contextmanager
-def watched_memory() -> Iterator[Memory]:
-    """Read it a hundred times a second, from a thread beside the work."""
-    memory, done = Memory(), threading.Event()
-
-    def watch():
-        while not done.wait(0.01):
-            memory.look()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield memory
-    finally:
-        memory.look()
-        done.set()
-        thread.join()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,43 @@ def most_memory() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+
+
+class Memory:
+    """Peak of this process's own memory while it was watched, above what it held before, in megabytes."""
+
+    def __init__(self):
+        self.before = self.now()
+        self.most = 0.0
+
+    def look(self) -> None:
+        self.most = max(self.most, self.now() - self.before)
+
+    @staticmethod
+    def now() -> float:
+        status = Path("/proc/self/status").read_text()
+        # Pages of mapped files belong to the system, which drops them when it needs the memory.
+        line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
+        return int(line.split()[1]) / 1024
+
+
+@contextmanager
+def watched_memory() -> Iterator[Memory]:
+    """Read it a hundred times a second, from a thread beside the work."""
+    memory, done = Memory(), threading.Event()
+
+    def watch():
+        while not done.wait(0.01):
+            memory.look()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        memory.look()
+        done.set()
+        thread.join()
 
 
 def apart(module: str, *arguments: str) -> str:

@@ -13,6 +13,8 @@ class Workload(NamedTuple):
     title: str
     options: tuple[str, ...] = ()
     """Arguments that it takes beside --against and --quick."""
+    opponents: tuple[str, ...] = ("transformers",)
+    """What --against may name."""
 
 
 WORKLOADS = {
@@ -23,6 +25,7 @@ WORKLOADS = {
     "write": Workload("bertkit.bench.write:bench_write", "rewriting texts"),
     "load": Workload("bertkit.bench.load:bench_load", "loading masked batches"),
     "race": Workload("bertkit.bench.race:bench_race", "time to a held-out loss", ("corpus",)),
+    "clean": Workload("bertkit.bench.clean:bench_clean", "near copies and cleaning", ("corpus", "sizes"), ("rensa",)),
     "growth": Workload("bertkit.bench.growth:bench_growth", "how cost grows", ("sizes",)),
 }
 MACHINE = Workload("bertkit.bench.machine:bench_machine", "this machine, recipe by recipe", ("recipes",))
@@ -36,11 +39,18 @@ def bench(parser: argparse.ArgumentParser):
         choices=[*WORKLOADS, "all"],
         help="what to measure; without it, what this machine does with each recipe (what GPUs would do: bertkit plan)",
     )
-    parser.add_argument("--against", choices=["transformers"], help="measure this library beside ours")
+    parser.add_argument("--against", choices=["transformers", "rensa"], help="measure this library beside ours")
     add_json(parser)
     parser.add_argument("--quick", action="store_true", help="smaller workloads and fewer rounds")
-    parser.add_argument("--corpus", metavar="FILE", help="prepare, race: text to run on instead of generated text")
-    parser.add_argument("--sizes", type=_sizes, metavar="MB,MB", help="growth: megabytes of text (10,100,1000)")
+    parser.add_argument(
+        "--corpus", metavar="FILE", help="prepare, clean, race: text to run on instead of generated text"
+    )
+    parser.add_argument(
+        "--sizes",
+        type=_sizes,
+        metavar="MB,MB",
+        help="growth: megabytes of text (10,100,1000); clean: the same, none unless given",
+    )
     parser.add_argument(
         "--recipes", type=_names, metavar="NAME,NAME", help="without a workload: measure these recipes only"
     )
@@ -62,7 +72,8 @@ def run_bench(arguments: argparse.Namespace) -> None:
         module, _, function = workload.measure.partition(":")
         options = {name: value for name in workload.options if (value := getattr(arguments, name)) is not None}
         measure = getattr(importlib.import_module(module), function)
-        measured, notes = measure(arguments.against, arguments.quick, **options)
+        against = arguments.against if arguments.against in workload.opponents else None
+        measured, notes = measure(against, arguments.quick, **options)
         facts = {"rows": [*facts["rows"], *facts_of(measured)], "notes": [*facts["notes"], *notes]}
         if arguments.json != PRINTED:
             print_table(measured, workload.title, notes)
@@ -92,6 +103,9 @@ def _chosen(arguments: argparse.Namespace) -> list[Workload]:
         chosen = [MACHINE]
     else:
         chosen = list(WORKLOADS.values()) if arguments.workload == "all" else [WORKLOADS[arguments.workload]]
+    if arguments.against and not any(arguments.against in workload.opponents for workload in chosen):
+        known = ", ".join(chosen[0].opponents)
+        raise ValueError(f"bench {arguments.workload} knows --against {known}, got {arguments.against}")
     taken = {name for workload in chosen for name in workload.options}
     for name in _SPECIAL:
         if getattr(arguments, name) is not None and name not in taken:

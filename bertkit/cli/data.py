@@ -27,6 +27,7 @@ def tokenizer(parser: argparse.ArgumentParser):
     examples = (
         "examples:\n"
         "  bertkit tokenizer train --corpus books/*.txt --vocab-size 16000 --out my-tokenizer\n"
+        "  bertkit tokenizer train ... --out my-tokenizer --engine slurm --parts 64   (words counted on a cluster)\n"
         "  bertkit tokenizer doctor --tokenizer my-tokenizer --corpus other.txt"
     )
     parser.epilog = examples
@@ -40,6 +41,7 @@ def tokenizer(parser: argparse.ArgumentParser):
     train.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="folder to write; AutoTokenizer opens it too"
     )
+    add_part_flags(train, "count the words of", merge=False)
     train.add_argument("--held-out", nargs="+", metavar="CORPUS", help="text to examine the tokenizer on")
     add_json(train)
     add_flags(train, CorpusConfig)
@@ -80,16 +82,10 @@ def _train(arguments: argparse.Namespace) -> None:
         _check_sources(held_out)
     _make_tokenizer_folder(arguments.out)
 
-    from bertkit.terminal import progress_bar
-    from data_pipelines.vocab.tokenizer import train_tokenizer
-
-    with progress_bar("training the tokenizer") as update:
-        trained = train_tokenizer(
-            corpus,
-            config,
-            arguments.out,
-            lambda done, total: update(done, total, f"{_size(done)} read"),
-        )
+    if arguments.part:
+        _count_part(arguments, corpus, config)
+        return
+    trained = (_train_on_engine if asks_for_engine(arguments) else _train_here)(arguments, corpus, config)
     found = examine_corpus(trained, held_out or corpus)
 
     def show() -> None:
@@ -100,6 +96,60 @@ def _train(arguments: argparse.Namespace) -> None:
 
     facts = {"folder": str(arguments.out), "vocab_size": trained.vocab_size, "held_out": held_out is not None}
     answer(arguments.json, facts | found.facts(), show)
+
+
+def _train_here(arguments: argparse.Namespace, corpus: CorpusConfig, config: TokenizerConfig) -> "Tokenizer":
+    from bertkit.terminal import progress_bar
+    from data_pipelines.vocab.tokenizer import train_tokenizer
+
+    with progress_bar("training the tokenizer") as update:
+        tell = lambda done, total: update(done, total, f"{_size(done)} read")  # noqa: E731
+        return train_tokenizer(corpus, config, arguments.out, tell)
+
+
+def _count_part(arguments: argparse.Namespace, corpus: CorpusConfig, config: TokenizerConfig) -> None:
+    """Leave the words of one part for the process that trains."""
+    from bertkit.terminal import progress_bar
+    from data_pipelines.text.parts import Part
+    from data_pipelines.vocab.sample import count_part, counting_folder
+
+    part, folder = Part.parse(arguments.part), counting_folder(corpus, config, arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with progress_bar("counting words") as update:
+        tell = lambda done, total: update(done, total, f"{_size(done)} read")  # noqa: E731
+        count_part(corpus, config, part, tell).save(folder / f"{part.folder}.json")
+
+
+def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: TokenizerConfig) -> "Tokenizer":
+    """Let an engine run this verb for each part, and train on the words of all."""
+    from bertkit.engines.parts import run_parts
+    from bertkit.terminal import progress_bar
+    from data_pipelines.text.corpus import corpus_bytes
+    from data_pipelines.text.parts import Part
+    from data_pipelines.vocab.sample import Counted, counting_folder
+    from data_pipelines.vocab.tokenizer import train_on_counts
+
+    if corpus_bytes(corpus) is None:
+        raise ValueError("--engine: a dataset on the hub has no size by which to sample it; train without --engine")
+    folder = counting_folder(corpus, config, arguments.out)
+    paths = [folder / f"{Part(number, arguments.parts).folder}.json" for number in range(1, arguments.parts + 1)]
+    command_of = part_command(["tokenizer", "train"], arguments)
+    with progress_bar(f"counting words on {arguments.engine}") as update:
+        tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
+        run_parts(
+            arguments.engine,
+            arguments.parts,
+            command_of,
+            lambda number: paths[number - 1].is_file(),
+            folder / "logs",
+            tell,
+        )
+    counted = Counted()
+    for path in paths:
+        counted.add(Counted.load(path))
+    trained = train_on_counts(corpus, config, arguments.out, counted)
+    durable.remove_folder(folder)
+    return trained
 
 
 def _doctor(arguments: argparse.Namespace) -> None:

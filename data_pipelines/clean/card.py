@@ -20,7 +20,7 @@ from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.findings import shorten
 from data_pipelines.clean.near import NUM_HASHES, find_copies, signature
 from data_pipelines.clean.rules import COUNTS, Text
-from data_pipelines.clean.words import ngram_hashes
+from data_pipelines.clean.words import text_hash
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, read_documents
 
@@ -73,8 +73,7 @@ def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
                 _count(card, document, text)
                 characters.update(document.text)
                 _count_phrases(phrases, text.words)
-                whole = ngram_hashes(text.hashes_W, len(text.words))
-                hashes.append(int(whole[0]) if len(whole) else 0)
+                hashes.append(int(text_hash(text.hashes_W)))
                 file.write(signature(text.hashes_W, config.near_ngram).tobytes())
                 progress(card.characters)
         if card.documents:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import uuid
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,11 +42,8 @@ class Job(NamedTuple):
         return (self.state / (WRITTEN if self.decided else MEASURED) / f"{part.folder}.json").is_file()
 
     def publish(self, name: str, data: bytes) -> None:
-        """Write a file of the state at once, under a name of its own until it is complete: two workers with the same
-        part are not in each other's way."""
-        unfinished = self.state / f".{uuid.uuid4().hex}"
-        durable.write_file(unfinished, data)
-        os.replace(unfinished, self.state / name)
+        """Write a file of the state at once; two workers with the same part are not in each other's way."""
+        durable.publish_file(self.state / name, data, self.state)
 
     def read(self, name: str) -> Any:
         """A JSON file of the state; None where it is not there."""

@@ -62,13 +62,15 @@ class Rule(NamedTuple):
 
 
 def _word_length(text: Text, config: CleanConfig) -> float:
-    lengths = [len(word) for word in text.words if not _UNSPACED.match(word)]
+    unspaced = _UNSPACED.search(text.text)
+    lengths = [len(word) for word in text.words if not (unspaced and _UNSPACED.match(word))]
     # Of a text without such words nothing can be said.
     return sum(lengths) / len(lengths) if lengths else config.min_word_length
 
 
 def _alphabetic(text: Text, config: CleanConfig) -> float:
-    return _share(sum(1 for word in text.spaced if _LETTER.search(word)), text.spaced, empty=1.0)
+    # Most words are letters alone, which is told faster.
+    return _share(sum(1 for word in text.spaced if word.isalpha() or _LETTER.search(word)), text.spaced, empty=1.0)
 
 
 def _symbols(text: Text, config: CleanConfig) -> float:

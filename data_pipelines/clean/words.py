@@ -19,8 +19,18 @@ def words_of(text: str) -> list[str]:
 
 def word_hashes(words: list[str]) -> np.ndarray:
     """(W,) of 64 bits."""
-    hashes = np.fromiter((zlib.crc32(word.encode(errors="surrogatepass")) for word in words), np.uint64, len(words))
-    return mixed(hashes)
+    hash_of = {word: zlib.crc32(word.encode(errors="surrogatepass")) for word in set(words)}
+    return mixed(np.fromiter(map(hash_of.__getitem__, words), np.uint64, len(words)))
+
+
+def text_hash(hashes_W: np.ndarray) -> np.uint64:
+    """64 bits of all words of a text in their order; 0 of none."""
+    if not len(hashes_W):
+        return np.uint64(0)
+    powers_W = np.full(len(hashes_W), _FACTOR)
+    powers_W[-1] = 1
+    powers_W = np.cumprod(powers_W[::-1])[::-1]
+    return mixed((hashes_W * powers_W).sum(keepdims=True))[0]
 
 
 def ngram_hashes(hashes_W: np.ndarray, size: int) -> np.ndarray:

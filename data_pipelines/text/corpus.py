@@ -132,6 +132,14 @@ def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> lis
     return entries
 
 
+def version_of(path: Path | StoredFile) -> str:
+    """What changes with a file, as far as can be told without reading it."""
+    if isinstance(path, StoredFile):
+        return f"{path.size} {path.version}"
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
 def check_unchanged(config: CorpusConfig, before: list[dict]) -> None:
     """Refuse a corpus of which a file is another than when these fingerprints were taken."""
     none: dict = {}

@@ -31,6 +31,9 @@ class Part(NamedTuple):
         return f"part-{self.number:05d}-of-{self.of:05d}"
 
 
+WHOLE = Part()
+
+
 class Block(NamedTuple):
     """The `number`-th block of a group of files; blocks in this order are the corpus in its order."""
 

@@ -1,9 +1,6 @@
 """Tokenizers: trained on a corpus, or opened from any tokenizer.json or Hugging Face folder."""
 
 import hashlib
-import re
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from data_pipelines import durable
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import corpus_bytes, read_documents
 from data_pipelines.vocab.config import TokenizerConfig
+from data_pipelines.vocab.sample import Counted, sample, untrained
 from data_pipelines.vocab.settings import Settings, read_settings, write_settings, write_vocabulary
 from data_pipelines.vocab.tokenizer_file import find_tokenizer
 from data_pipelines.vocab.vocabulary import SPELLINGS, id_by_spelling, special_ids_of
@@ -27,7 +23,6 @@ SPECIAL_TOKENS = [bert for bert, _ in SPELLINGS.values()]
 """In the order of their ids: [PAD] is 0."""
 
 _ROLES = tuple(SPELLINGS)
-_PART_CHARS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -100,11 +95,42 @@ def train_tokenizer(
     report: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> Tokenizer:
     """Train on a sample of the corpus and save to `folder`. `report` gets the bytes read so far and in all."""
-    train = _train_wordpiece if config.kind == "wordpiece" else _train_bpe
-    backend = train(config, lambda: _sample(corpus, config, report))
-    if backend is None:
+    counted = Counted()
+    if config.kind == "wordpiece":
+        counted.add_letters(sample(corpus, config, report=report), untrained(config))
+    return _train(corpus, config, folder, counted, sample(corpus, config, report=report), untrained(config))
+
+
+def train_on_counts(corpus: CorpusConfig, config: TokenizerConfig, folder: Path | str, counted: Counted) -> Tokenizer:
+    """Train on the words of the sample, counted in parts: the same tokenizer as from the text itself."""
+    by_spaces = Backend(untrained(config).model)
+    by_spaces.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
+    return _train(corpus, config, folder, counted, counted.repeated_words(), by_spaces)
+
+
+def _train(
+    corpus: CorpusConfig,
+    config: TokenizerConfig,
+    folder: Path | str,
+    counted: Counted,
+    texts: Iterator[str],
+    backend: Backend,
+) -> Tokenizer:
+    """`backend` splits the texts into the words to learn from."""
+    first = next(texts, None)
+    if first is None:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text to train a tokenizer on")
-    tokenizer = framed(backend)
+    trainer = _wordpiece_trainer(config, counted) if config.kind == "wordpiece" else _bpe_trainer(config)
+    backend.train_from_iterator(chain([first], texts), trainer)
+    trained = untrained(config)
+    if config.kind == "wordpiece":
+        trained.model = models.WordPiece(backend.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100)
+        trained.decoder = decoders.WordPiece(prefix="##")
+    else:
+        trained.model = backend.model
+        trained.decoder = decoders.ByteLevel()
+    trained.add_special_tokens(SPECIAL_TOKENS)
+    tokenizer = framed(trained)
     tokenizer.save(folder)
     return tokenizer
 
@@ -190,117 +216,34 @@ def _from_vocabulary(file: Path, settings: dict[str, Any]) -> Backend:
     return backend
 
 
-def _train_wordpiece(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
-    """BERT's kind. The library numbers single characters in the order of a hash table, which differs in every process,
-    and breaks ties by these numbers. So the characters are counted first and passed in sorted order."""
-    backend = Backend(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(strip_accents=config.lowercase, lowercase=config.lowercase)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    letters, inside = _count_letters(sample(), backend)
-    if not letters:
-        return None
+def _wordpiece_trainer(config: TokenizerConfig, counted: Counted) -> trainers.WordPieceTrainer:
+    """The library numbers single characters in the order of a hash table, which differs in every process, and breaks
+    ties by these numbers. So the characters are counted first and passed in sorted order."""
+    letters = counted.letters
     # The rarest characters of a large script stay unknown: they must not fill the vocabulary.
     most = max(1, config.vocab_size // 4)
     kept = sorted(sorted(letters, key=lambda letter: (-letters[letter], letter))[:most])
-    trainer = trainers.WordPieceTrainer(
+    return trainers.WordPieceTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
-        special_tokens=SPECIAL_TOKENS + [f"##{letter}" for letter in kept if letter in inside],
+        special_tokens=SPECIAL_TOKENS + [f"##{letter}" for letter in kept if letter in counted.inside],
         initial_alphabet=kept,
         limit_alphabet=len(kept),
         show_progress=False,
     )
-    backend.train_from_iterator(sample(), trainer)
-    trained = Backend(models.WordPiece(backend.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100))
-    trained.normalizer, trained.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
-    trained.decoder = decoders.WordPiece(prefix="##")
-    trained.add_special_tokens(SPECIAL_TOKENS)
-    return trained
 
 
-def _count_letters(texts: Iterator[str], backend: Backend) -> tuple[Counter[str], set[str]]:
-    """How often each normalized character occurs, and which of them occur inside a word, after its first."""
-
-    def joins(char: str) -> bool:
-        """Whether the characters around it stay one word; so for characters that the normalizer drops."""
-        return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{char}a"))) == 1
-
-    counts, inside = np.zeros((2, sys.maxunicode + 1), np.int64)
-    known, joining = np.zeros((2, sys.maxunicode + 1), bool)
-    for text in texts:
-        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        for code in np.unique(codes[~known[codes]]):
-            known[code], joining[code] = True, joins(chr(code))
-        joined = joining[codes]
-        for total, some in ((counts, codes), (inside, codes[1:][joined[1:] & joined[:-1]])):
-            here = np.bincount(some)
-            total[: len(here)] += here
-    letters, inner = Counter[str](), set[str]()
-    for code in np.flatnonzero(counts):
-        normalised = backend.normalizer.normalize_str(chr(code)).strip()
-        inner.update(normalised if inside[code] else normalised[1:])
-        for letter in normalised:
-            letters[letter] += int(counts[code])
-    return letters, inner
-
-
-def _train_bpe(config: TokenizerConfig, sample: Callable[[], Iterator[str]]) -> Backend | None:
-    """RoBERTa's kind: merges of bytes, so that nothing is unknown."""
+def _bpe_trainer(config: TokenizerConfig) -> trainers.BpeTrainer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     if config.vocab_size < len(SPECIAL_TOKENS) + len(alphabet):
         raise ValueError(f"vocab_size must be at least 261 for bpe (256 bytes, 5 special), got {config.vocab_size}")
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
+    return trainers.BpeTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
         special_tokens=SPECIAL_TOKENS,
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    texts = sample()
-    first = next(texts, None)
-    if first is None:
-        return None
-    backend.train_from_iterator(chain([first], texts), trainer)
-    return backend
-
-
-def _parts(text: str) -> Iterator[str]:
-    """A text in parts, cut before white space: the library holds some hundred texts at a time."""
-    start = 0
-    while len(text) - start > _PART_CHARS:
-        end = max(text.rfind(space, start + 1, start + _PART_CHARS) for space in (" ", "\n"))
-        end = end if end > start else start + _PART_CHARS
-        yield text[start:end]
-        start = end
-    yield text[start:]
-
-
-def _sample(corpus: CorpusConfig, config: TokenizerConfig, report) -> Iterator[str]:
-    """Documents taken evenly from the whole corpus until the cap, with overlong words cut."""
-    size, cap = corpus_bytes(corpus), config.sample_mb << 20
-    share = min(1.0, cap / size) if size else 1.0
-    expected = None if size is None else int(size * share)
-    overlong = re.compile(rf"\S{{{config.max_word_chars}}}(?=\S)")
-    due, done = 0.0, 0
-    for document in read_documents(corpus):
-        text = document.text
-        size = len(text.encode())
-        due += size * share
-        if due <= 0:
-            continue
-        due -= size
-        done += size
-        report(done, expected)
-        # Most documents have no such word, and this check is faster than the regular expression.
-        if max(map(len, text.split())) > config.max_word_chars:
-            text = overlong.sub(r"\g<0> ", text)
-        yield from _parts(text)
-        # Needed where the size was unknown, or the estimate for a compressed file too small.
-        if done >= cap:
-            return
 
 
 def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:

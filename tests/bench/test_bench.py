@@ -96,6 +96,7 @@ def test_arguments_that_the_workload_does_not_take_are_refused(capsys, tmp_path)
     assert "--recipes" in said(capsys, "load", "--recipes", "bert-mini")
     assert "--sizes" in said(capsys, "--sizes", "1,2")
     assert "--against needs a workload" in said(capsys, "--against", "transformers")
+    assert "--against transformers" in said(capsys, "step", "--against", "rensa")
     assert "there is no file" in said(capsys, "prepare", "--corpus", str(tmp_path / "none.txt"))
     assert "no folder" in said(capsys, "load", "--json", str(tmp_path / "none" / "rows.json"))
 

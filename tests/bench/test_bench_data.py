@@ -5,9 +5,10 @@ import sys
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 
-from bertkit.bench import collator, prepare, tag
+from bertkit.bench import clean, collator, prepare, tag
 from bertkit.bench.measure import JSON_KEYS, interleaved
 from bertkit.cli import main
 
@@ -18,6 +19,7 @@ def tiny(monkeypatch):
         return interleaved(candidates, rounds=1)
 
     generate = prepare.generated_documents
+    monkeypatch.setattr(clean, "generated_documents", lambda num_chars: generate(100_000, num_words=2000))
     monkeypatch.setattr(collator, "interleaved", once)
     monkeypatch.setattr(prepare, "interleaved", once)
     monkeypatch.setattr(prepare, "generated_documents", lambda num_chars: generate(20_000, num_words=500))
@@ -90,3 +92,29 @@ def test_bench_tag_is_of_torch_alone_where_there_is_no_onnxruntime(monkeypatch):
     rows, notes = tag.bench_tag(None, quick=True)
     assert {row.workload.rpartition(", ")[2] for row in rows} == {"torch"}
     assert "extra onnx" in notes[1]
+
+
+def test_bench_clean_finds_planted_copies_and_nothing_else(tmp_path):
+    rows = {row["workload"]: row for row in measured(tmp_path, "clean", "--sizes", "0.2")}
+    assert all(row["ours"] >= 0.95 for name, row in rows.items() if name.startswith("recall"))
+    assert rows["precision"]["ours"] == 1
+    assert rows["clean 0.2 MB"]["peak_memory_mb"] > 0
+
+
+def test_bench_clean_stands_beside_rensa(tmp_path):
+    pytest.importorskip("rensa")
+    rows = measured(tmp_path, "clean", "--against", "rensa")
+    assert all(row["theirs"] > 0.9 for row in rows)
+
+
+def test_a_document_that_goes_without_cause_is_a_mistake():
+    texts = ["a b c d e f", "u v w x y z", "a b c d e z", *["u v w x y z"] * 3]
+    planted = clean.Planted(texts, 3, [1, 1, 1], [0.05, 0.1, 0.2])
+    assert clean.score(planted, np.array([-1, -1, 0, 1, 1, 1]))["precision"] == 1
+    assert clean.score(planted, np.array([-1, 0, -1, 0, 0, 0]))["precision"] == 0.75
+    assert clean.score(planted, np.array([-1, -1, -1, -1, -1, 1])) == {
+        "recall, 5% of words changed": 0,
+        "recall, 10% of words changed": 0,
+        "recall, 20% of words changed": 1,
+        "precision": 1,
+    }

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data_pipelines.clean.words import ngram_hashes, word_hashes, words_of
+from data_pipelines.clean.words import ngram_hashes, text_hash, word_hashes, words_of
 
 
 def test_case_punctuation_and_spaces_do_not_count():
@@ -19,3 +19,9 @@ def test_an_ngram_depends_on_its_words_and_their_order():
     assert hashes[0] == hashes[3]  # a b
     assert len(np.unique(hashes)) == 5
     assert len(ngram_hashes(word_hashes(["a"]), 2)) == 0
+
+
+def test_the_hash_of_a_text_is_that_of_its_longest_ngram():
+    hashes_W = word_hashes(["a", "b", "a", "c"])
+    assert text_hash(hashes_W) == ngram_hashes(hashes_W, 4)[0]
+    assert text_hash(hashes_W[:0]) == 0

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,3 +46,42 @@ def test_what_is_imported_is_declared_and_the_other_way_round():
 def test_every_requirement_has_a_lower_bound():
     for requirement in PROJECT["dependencies"]:
         assert ">=" in requirement, requirement
+
+
+HELP = [[], ["prepare"], ["clean"], ["tokenizer", "train"], ["corpus", "report"], ["bench"]]
+
+
+@pytest.mark.parametrize("verb", HELP, ids=" ".join)
+def test_help_imports_nothing_heavy_and_no_extra(verb):
+    shown = modules_after(f"main({[*verb, '--help']!r})")
+    assert not shown & (extras() | {"numpy", "torch", "tokenizers", "fsspec", "pyarrow", "datasets", "rich"})
+
+
+def test_a_corpus_is_cleaned_without_any_extra(tmp_path):
+    (tmp_path / "my.txt").write_text("\n\n".join(f"text {number} " + "some more words " * 20 for number in range(9)))
+    given = ["clean", "--corpus", str(tmp_path / "my.txt"), "--out", str(tmp_path / "out")]
+    assert not modules_after(f"assert main({given!r}) == 0") & (extras() | {"torch", "fsspec", "datasets"})
+    assert (tmp_path / "out" / "clean.json").is_file()
+
+
+def test_no_extra_is_installed_with_the_base():
+    assert not extras() & declared(PROJECT["dependencies"])
+
+
+def extras() -> set[str]:
+    """The modules of all extras that users may ask for, but for those of base packages with an extra of their own."""
+    groups = PROJECT["optional-dependencies"].items()
+    found = declared(
+        package for name, packages in groups if name != "dev" for package in packages if "[" not in package
+    )
+    return found | BEHIND_FSSPEC
+
+
+def modules_after(statement: str) -> set[str]:
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('', *sys.modules, sep='\\n'))\n"
+        f"from bertkit.cli import main\n{statement}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return {line.partition(".")[0] for line in done.stdout.splitlines()}

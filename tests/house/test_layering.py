@@ -89,8 +89,9 @@ ROOMS = {
         *("bertkit/config", "bertkit/model", "bertkit/hf", "bertkit/run"),
         *("bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
         *("bertkit/ship/onnx_file.py", "bertkit/ship/int8.py"),  # every backend beside the others
-        *("data_pipelines/text", "data_pipelines/vocab", "data_pipelines/rows", "data_pipelines/masks"),
-        *("numpy", "torch", "tokenizers", "rich", "transformers"),
+        *("data_pipelines/text", "data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows"),
+        "data_pipelines/masks",
+        *("numpy", "torch", "tokenizers", "rich", "transformers", "rensa"),
     ],
     "bertkit/plan": [
         *("bertkit/config", "bertkit/model", "bertkit/run", "data_pipelines/masks"),

@@ -86,11 +86,11 @@ def test_every_character_of_the_training_text_is_known(tmp_path, lowercase):
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_the_pieces_handed_over_are_those_the_library_would_find(tmp_path, lowercase):
     """The characters are looked for by ourselves; a missing one would be numbered by chance, one too many is waste."""
-    from data_pipelines.vocab.tokenizer import _count_letters
+    from data_pipelines.vocab.sample import count_letters
 
     backend = trained(tmp_path, lowercase=lowercase).backend
     texts = documents(50) + CHINESE + ACCENTS
-    letters, inside = _count_letters(iter(texts), backend)
+    letters, inside = count_letters(iter(texts), backend)
     words = [
         word
         for text in texts
@@ -147,11 +147,11 @@ def test_one_giant_document_is_sampled_too(tmp_path):
 
 def test_overlong_words_are_cut(tmp_path):
     """A word of megabytes would be one entry of the trainer's table, and its pieces' counts would fill memory."""
-    from data_pipelines.vocab.tokenizer import _sample
+    from data_pipelines.vocab.sample import sample
 
     text = "short " + "x" * 1000 + " end"
     config = corpus(tmp_path / "c.txt", [text])
-    (cut,) = _sample(config, TokenizerConfig(max_word_chars=256), lambda done, total: None)
+    (cut,) = sample(config, TokenizerConfig(max_word_chars=256))
     assert max(map(len, cut.split())) == 256
     assert cut.replace(" ", "") == text.replace(" ", "")
 
