@@ -146,7 +146,7 @@ def corpus(parser: argparse.ArgumentParser):
         "  bertkit corpus report --corpus crawl.jsonl.gz --tokenizer my-tokenizer --out crawl.html --json crawl.json"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    about = "say what a corpus is like: sizes, lengths, scripts, repeats, frequent phrases, odd characters"
+    about = "say what a corpus is like: sizes, lengths, languages, repeats, frequent words, odd characters"
     report = actions.add_parser("report", help=about, description=f"{about[0].upper()}{about[1:]}.")
     report.add_argument("--out", type=Path, default=Path("corpus.html"), metavar="FILE", help="page to write")
     report.add_argument("--tokenizer", type=Path, metavar="PATH", help="also say how well this tokenizer fits")
@@ -184,12 +184,17 @@ def _corpus(arguments: argparse.Namespace) -> None:
 
 
 def _show(card: "Card", tokenizer: dict[str, Any] | None, page: Path) -> None:
+    from data_pipelines.clean.card import NGRAMS
+
     print(f"{card.documents:,} documents, {card.words:,} words, {card.characters:,} characters")
     letters = max(sum(card.scripts.values()), 1)
     print("scripts: " + ", ".join(f"{name} {count / letters:.1%}" for name, count in list(card.scripts.items())[:5]))
     print(f"repeated documents: {card.repeated:,} word for word, {card.nearly_repeated:,} nearly")
-    if card.phrases:
-        phrase, count = card.phrases[0]
+    if card.languages is not None:
+        told = [f"{code} {count / max(card.documents, 1):.1%}" for code, count in list(card.languages.items())[:5]]
+        print("languages: " + ", ".join(told))
+    if card.ngrams[NGRAMS[-1]]:
+        phrase, count = card.ngrams[NGRAMS[-1]][0]
         print(f"most frequent phrase: {printable(phrase)!r}, {count:,} times")
     if card.odd:
         print("odd characters: " + ", ".join(f"{code} {kind} {count:,}" for code, kind, _, count in card.odd[:5]))

@@ -244,7 +244,7 @@ def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, conf
     from bertkit.engines.parts import run_parts
     from bertkit.terminal import progress_bar
     from data_pipelines.rows.manifest import MANIFEST
-    from data_pipelines.rows.prepare import check_made_of, merge
+    from data_pipelines.rows.prepare import check_made_of, merge, note_sources
     from data_pipelines.text.parts import Part
 
     def is_done(number: int) -> bool:
@@ -256,6 +256,7 @@ def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, conf
         raise ValueError(f"{out} holds {foreign[0]}, which is none of {num_parts} parts; choose another folder")
     finished = (out / MANIFEST).is_file()
     if not finished:
+        note_sources(out, corpus)
         with progress_bar(f"preparing on {engine}") as update:
             tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
             run_parts(engine, num_parts, part_command(["prepare"], arguments), is_done, out / "logs", tell)

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from bertkit.report.markup import Html, bar, join, table, tag
+from bertkit.report.markup import Html, bar, join, table, tag, tiles
 from bertkit.report.page import document, section, write_page
 from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
+from data_pipelines.clean.decision import REASONS
 from data_pipelines.clean.rules import RULES
 
 
@@ -17,7 +18,8 @@ def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
         "header",
         tag("p", "bertkit clean", class_="kicker"),
         tag("h1", f"{facts['kept_documents']:,} of {facts['documents']:,} documents stay"),
-        tag("p", f"{printable(name)}: {_percent(facts['kept_characters'], facts['characters'])} of the characters."),
+        tag("p", printable(name)),
+        _tiles(facts),
     )
     main = tag(
         "main",
@@ -25,12 +27,34 @@ def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
         section("Languages", _languages(facts, config), id="languages") if facts["languages"] else None,
         section("Examples", *_examples(facts), id="examples"),
         section(
-            "Rules", *(_histogram(name, facts, config) for name in RULES if name in facts["histograms"]), id="rules"
+            "Rules",
+            tag("p", "Documents by what each rule measures; what it drops is red.", class_="about"),
+            tag(
+                "div",
+                [_histogram(name, facts, config) for name in RULES if name in facts["histograms"]],
+                class_="columns",
+            ),
+            id="rules",
         ),
         id="content",
     )
     footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
     write_page(path, document(f"{name} – bertkit clean", join(header, main, footer), {}, []))
+
+
+def _tiles(facts: dict[str, Any]) -> Html:
+    repeats = sum(facts["dropped"].get(reason, 0) for reason in REASONS)
+    values = {
+        "documents kept": _percent(facts["kept_documents"], facts["documents"]),
+        "characters kept": _percent(facts["kept_characters"], facts["characters"]),
+        "repeats dropped": f"{repeats:,}",
+        "by rules": f"{sum(facts['dropped'].values()) - repeats:,}",
+    }
+    if facts["removed_lines"]:
+        values["lines removed"] = f"{facts['removed_lines']:,}"
+    if facts["private"]:
+        values["private data replaced"] = f"{sum(facts['private'].values()):,}"
+    return tiles(values)
 
 
 def _reasons(facts: dict[str, Any]) -> Html:
@@ -42,7 +66,8 @@ def _reasons(facts: dict[str, Any]) -> Html:
     rows += [[f"{kind} replaced", f"{count:,}", ""] for kind, count in facts["private"].items()]
     if facts["removed_lines"]:
         rows.append(["lines with text not to be trained on", f"{facts['removed_lines']:,}", ""])
-    return table(f"Documents dropped by each rule; repeats in {unit}", ["reason", "count", "of all documents"], rows)
+    caption = f"Documents dropped by each rule; repeats in {unit}"
+    return table(caption, ["reason", "count", "of all documents"], rows, class_="numbers captioned")
 
 
 def _languages(facts: dict[str, Any], config: CleanConfig) -> Html:
@@ -60,7 +85,7 @@ def _examples(facts: dict[str, Any]) -> list[Html]:
     found = [
         tag(
             "details",
-            tag("summary", reason),
+            tag("summary", f"{reason} ({facts['dropped'].get(reason, 0):,})"),
             [
                 tag(
                     "blockquote",
@@ -88,12 +113,13 @@ def _histogram(name: str, facts: dict[str, Any], config: CleanConfig) -> Html:
     rows = []
     for start, end, count in zip(starts, ends, counts, strict=True):
         if count:
-            outside = start > high or (end is not None and end <= low)
+            outside = start > high or start == high > 0 or (end is not None and end <= low)
             label = f"from {start:g}" if end is None else f"{start:g} to {end:g}"
             rows.append([label, f"{count:,}", tag("td", bar(count / most, "outside" if outside else ""))])
     keys = [f"{key}={getattr(config, key):g}" for key in (rule.at_least, rule.at_most) if key is not None]
-    caption = f"{name} ({', '.join(keys) or 'none allowed'})"
-    return join(tag("details", tag("summary", caption), table(caption, ["value", "documents", ""], rows)))
+    told = f"{', '.join(keys) or 'none allowed'}; dropped {facts['dropped'].get(name, 0):,}"
+    shown = table(f"{name}: documents by value", ["value", "documents", ""], rows)
+    return tag("div", tag("h3", name), tag("p", told, class_="about"), shown)
 
 
 def _percent(part: int, whole: int) -> str:

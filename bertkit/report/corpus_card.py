@@ -3,18 +3,24 @@
 from pathlib import Path
 from typing import Any
 
-from bertkit.report.markup import Html, bar, join, table, tag
+from bertkit.report.markup import Html, bar, join, table, tag, tiles
 from bertkit.report.page import document, section, write_page
 from bertkit.terminal import printable
-from data_pipelines.clean.card import PHRASE_WORDS, Card, length_ranges
+from data_pipelines.clean.card import Card, length_ranges
 
 
 def write_corpus_page(path: Path, name: str, card: Card, tokenizer: dict[str, Any] | None) -> None:
     sections = [
         section("Repeats", _repeats(card), id="repeats"),
         section("Length of documents", _lengths(card), id="lengths"),
-        section("Scripts", _counted("Letters by script", "letters", card.scripts), id="scripts"),
-        section("Frequent phrases", _phrases(card), id="phrases"),
+        section(
+            "Languages and scripts",
+            tag("div", _languages(card), _counted("Letters by script", "letters", card.scripts), class_="columns"),
+            id="languages",
+        ),
+        section(
+            "Frequent words", tag("div", [_ngrams(card, size) for size in card.ngrams], class_="columns"), id="ngrams"
+        ),
         section("Odd characters", _odd(card), id="odd"),
     ]
     if tokenizer is not None:
@@ -24,12 +30,29 @@ def write_corpus_page(path: Path, name: str, card: Card, tokenizer: dict[str, An
             "header",
             tag("p", "bertkit corpus", class_="kicker"),
             tag("h1", printable(name)),
-            tag("p", f"{card.documents:,} documents, {card.words:,} words, {card.characters:,} characters."),
+            _tiles(card, tokenizer),
         ),
         tag("main", sections, id="content"),
         tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
     )
     write_page(path, document(f"{name} – bertkit corpus", body, {}, []))
+
+
+def _tiles(card: Card, tokenizer: dict[str, Any] | None) -> Html:
+    documents = max(card.documents, 1)
+    values = {
+        "documents": f"{card.documents:,}",
+        "words": f"{card.words:,}",
+        "characters": f"{card.characters:,}",
+        "words a document": f"{card.words / documents:,.0f}",
+        "repeats": f"{(card.repeated + card.nearly_repeated) / documents:.1%}",
+    }
+    if card.languages:
+        code, count = next(iter(card.languages.items()))
+        values["most in"] = f"{code} {count / documents:.0%}"
+    if tokenizer is not None:
+        values["unknown tokens"] = f"{tokenizer['unknown_rate']:.3%}"
+    return tiles(values)
 
 
 def _repeats(card: Card) -> Html:
@@ -62,19 +85,26 @@ def _counted(caption: str, unit: str, counts: dict[str, int]) -> Html:
     rows = [
         [name, f"{count:,}", f"{count / total:.2%}", tag("td", bar(count / total))] for name, count in counts.items()
     ]
-    return table(caption, ["", unit, "share", ""], rows)
+    return table(caption, ["", unit, "share", ""], rows, class_="numbers captioned")
 
 
-def _phrases(card: Card) -> Html:
-    rows = [[printable(phrase), f"{count:,}"] for phrase, count in card.phrases]
-    return table(f"Runs of {PHRASE_WORDS} words, and how often they occur at least", ["phrase", "count"], rows)
+def _languages(card: Card) -> Html:
+    if card.languages is None:
+        return tag("p", "Not told: pip install 'bertkit[languages]' brings what tells them.")
+    return _counted("Documents by language", "documents", card.languages)
+
+
+def _ngrams(card: Card, size: int) -> Html:
+    what = "Words" if size == 1 else f"Runs of {size} words"
+    rows = [[printable(phrase), f"{count:,}"] for phrase, count in card.ngrams[size]]
+    return table(what, ["", "at least"], rows, class_="numbers captioned")
 
 
 def _odd(card: Card) -> Html:
     if not card.odd:
         return tag("p", "None.")
     rows = [[code, kind, name, f"{count:,}"] for code, kind, name, count in card.odd]
-    return table("Characters that prose hardly has", ["code point", "kind", "name", "count"], rows)
+    return table("Characters that prose hardly has", ["code point", "kind", "name", "count"], rows, class_="settings")
 
 
 def _tokenizer(facts: dict[str, Any]) -> Html:

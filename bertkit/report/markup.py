@@ -46,6 +46,11 @@ def table(caption: str, head: list[Any], rows: list[list[Any]], class_: str = "n
     )
 
 
+def tiles(values: dict[str, Any]) -> Html:
+    """The numbers one looks for first, each under its name."""
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in values.items()], class_="tiles")
+
+
 def cell(value: Any) -> Html:
     return value if isinstance(value, Html) and value.startswith("<td") else tag("td", value)
 

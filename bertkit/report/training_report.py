@@ -15,7 +15,7 @@ from bertkit.report.curves import (
     score_curves,
     written,
 )
-from bertkit.report.markup import Html, absent, join, swatch, table, tag
+from bertkit.report.markup import Html, absent, join, swatch, table, tag, tiles
 from bertkit.report.page import document, section, write_page
 from bertkit.report.pretraining import buckets, masks, samples
 from bertkit.report.probe import probe
@@ -86,11 +86,7 @@ def _glance(runs: list[Run]) -> Html:
     }
     if len(runs) == 1:
         told = {name: tell(runs[0]) for name, tell in columns.items()}
-        return tag(
-            "dl",
-            [tag("div", tag("dt", name), tag("dd", text)) for name, text in told.items() if text != "–"],
-            class_="tiles",
-        )
+        return tiles({name: text for name, text in told.items() if text != "–"})
     tables, tasks = [], by_task(runs)
     for task, indices in tasks.items():
         names = [name for name, tell in columns.items() if any(tell(runs[index]) != "–" for index in indices)]

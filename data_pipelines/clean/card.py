@@ -18,14 +18,16 @@ import numpy as np
 
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.findings import shorten
+from data_pipelines.clean.languages import identifier, is_installed
 from data_pipelines.clean.near import NUM_HASHES, find_copies, signature
 from data_pipelines.clean.rules import COUNTS, Text
 from data_pipelines.clean.words import text_hash
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, read_documents
 
-PHRASE_WORDS = 3
-_MAX_PHRASES, _SHOWN = 200_000, 30
+NGRAMS = (1, 2, 3)
+"""Words in the runs that are counted."""
+_MAX_NGRAMS, _SHOWN = 200_000, 30
 _ODD_KINDS = {
     "Cc": "control",
     "Cf": "invisible",
@@ -52,8 +54,10 @@ class Card:
     repeated_lines: int = 0
     """Lines that occur again within their document."""
     lines: int = 0
-    phrases: list[tuple[str, int]] = field(default_factory=list)
-    """The most frequent runs of three words, and how often they occur at least."""
+    languages: dict[str, int] | None = None
+    """Documents of each language by its ISO code, the most frequent one first; None without the package py3langid."""
+    ngrams: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
+    """The most frequent runs of so many words, and how often they occur at least."""
     odd: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Characters that prose hardly has: code point, kind, name, how often."""
 
@@ -63,7 +67,9 @@ class Card:
 
 def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
     """Read the corpus once, in memory that hardly grows with it: signatures lie on the disk until they are compared."""
-    card, hashes, characters, phrases = Card(), array("Q"), Counter[str](), Counter[str]()
+    card, hashes, characters, languages = Card(), array("Q"), Counter[str](), Counter[str]()
+    ngrams = {size: Counter[str]() for size in NGRAMS}
+    language_of = identifier() if is_installed() else None
     config = CleanConfig()
     with TemporaryDirectory(prefix="bertkit-card-") as folder:
         path = Path(folder) / "signatures"
@@ -72,7 +78,10 @@ def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
                 text = Text.of(document.text)
                 _count(card, document, text)
                 characters.update(document.text)
-                _count_phrases(phrases, text.words)
+                for size, counts in ngrams.items():
+                    _count_ngrams(counts, text.words, size)
+                if language_of is not None:
+                    languages[language_of(document.text)] += 1
                 hashes.append(int(text_hash(text.hashes_W)))
                 file.write(signature(text.hashes_W, config.near_ngram).tobytes())
                 progress(card.characters)
@@ -83,7 +92,8 @@ def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
             exact = np.ones(card.documents, bool)
             exact[first] = False
             card.repeated, card.nearly_repeated = int(exact.sum()), int((copies & ~exact).sum())
-    card.phrases = phrases.most_common(_SHOWN)
+    card.ngrams = {size: counts.most_common(_SHOWN) for size, counts in ngrams.items()}
+    card.languages = None if language_of is None else dict(languages.most_common())
     card.scripts = _scripts(characters)
     card.odd = _odd(characters)
     return card
@@ -100,13 +110,13 @@ def _count(card: Card, document: Document, text: Text) -> None:
         card.longest = {"words": len(text.words), "place": document.place, "text": shorten(document.text)}
 
 
-def _count_phrases(phrases: Counter[str], words: list[str]) -> None:
+def _count_ngrams(counts: Counter[str], words: list[str], size: int) -> None:
     """In bounded memory: when there are too many, the rarer half is forgotten, so a count is the least it can be."""
-    phrases.update(map(" ".join, zip(*(words[at:] for at in range(PHRASE_WORDS)), strict=False)))
-    if len(phrases) > _MAX_PHRASES:
-        kept = phrases.most_common(_MAX_PHRASES // 2)
-        phrases.clear()
-        phrases.update(dict(kept))
+    counts.update(words if size == 1 else map(" ".join, zip(*(words[at:] for at in range(size)), strict=False)))
+    if len(counts) > _MAX_NGRAMS:
+        kept = counts.most_common(_MAX_NGRAMS // 2)
+        counts.clear()
+        counts.update(dict(kept))
 
 
 def _scripts(characters: Counter[str]) -> dict[str, int]:

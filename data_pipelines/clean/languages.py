@@ -1,11 +1,16 @@
 """The language of a text, by py3langid, which is imported only when it is asked for."""
 
+import importlib.util
 from collections.abc import Callable, Iterable
 
 from data_pipelines.bounds import check_choice
 
 _CHARS = 2000
 """Of a longer text the start is enough."""
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("py3langid") is not None
 
 
 def identifier(wanted: Iterable[str] = ()) -> Callable[[str], str]:

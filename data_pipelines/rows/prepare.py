@@ -1,5 +1,6 @@
 """A corpus and a tokenizer to a folder of token shards, made once, outside of any training process."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,8 +18,8 @@ from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fin
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import check_files, open_rows
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, read_documents
-from data_pipelines.text.parts import Part
+from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources, read_documents
+from data_pipelines.text.parts import Part, read_part
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
 
@@ -27,6 +28,7 @@ _BATCH_TOKENS = 1 << 14
 _AHEAD_TOKENS = 1 << 19
 """Tokens being encoded at the same time, at most, about: this bounds memory on any number of cores."""
 _ESTIMATE_CHARS = 1 << 16
+_SOURCES = "sources.json"
 
 
 class Progress(NamedTuple):
@@ -58,7 +60,7 @@ def prepare(
     tokenizer = load_tokenizer(tokenizer_path)
     _check_tokenizer(tokenizer, tokenizer_path)
     state = read_state(folder)
-    known = state.identity["sources"] if state else ()
+    known = state.identity["sources"] if state else _noted_sources(folder.parent) if part else ()
     identity = identify(corpus, tokenizer, config, part or Part(), known)
     if segmenter is not None:
         identity["prepare"]["segmenter"] = _name_of(segmenter)
@@ -76,7 +78,7 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         state.save(folder)
     _check_disk(folder, estimate, state)
-    documents = islice(_documents_of_part(read_documents(corpus), part or Part()), state.documents, None)
+    documents = islice(read_part(corpus, part or Part()), state.documents, None)
     filler = ShardFiller(folder, state, tokenizer, config)
     _fill(filler, documents, encoder(tokenizer, segmenter), estimate, report)
     check_unchanged(corpus, identity["sources"])
@@ -121,8 +123,21 @@ def merge(folder: Path | str) -> Path:
             shards[split] += [entry | {"name": f"{name}/{entry['name']}"} for entry in manifest["shards"][split]]
     first = load_tokenizer(folder / found[0].name / "tokenizer")
     _check_maskable(folder, shards, first, folder / found[0].name / "tokenizer")
-    _finish(folder, first, whole | {"part": list(Part())}, shards)
+    _finish(folder, first, {key: whole[key] for key in whole if key != "split"} | {"part": list(Part())}, shards)
     return folder
+
+
+def note_sources(folder: Path, corpus: CorpusConfig) -> None:
+    """Hash the files of a corpus once for all parts that `folder` is to hold: they read a file only if it was touched
+    since."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noted = fingerprint_sources(corpus, _noted_sources(folder))
+    durable.replace_file(folder / _SOURCES, durable.json_bytes(noted))
+
+
+def _noted_sources(folder: Path) -> list[dict]:
+    path = folder / _SOURCES
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def unknown_share(folder: Path | str) -> float:
@@ -216,15 +231,6 @@ def _fill(
 def _progress(filler: ShardFiller, estimate: Estimate) -> Progress:
     total_chars = None if estimate.chars is None else int(estimate.chars)
     return Progress(filler.state.chars, total_chars, filler.num_tokens, estimate.num_bytes)
-
-
-def _documents_of_part(documents: Iterator[Document], part: Part) -> Iterator[Document]:
-    """Every `of`-th document; the parts of a long document stay together."""
-    place = -1
-    for document in documents:
-        place += not document.continued
-        if place % part.of == part.number - 1:
-            yield document
 
 
 def _batches(documents: Iterator[Document], num_chars: int) -> Iterator[list[Document]]:

@@ -7,6 +7,7 @@ from typing import Any
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import fingerprint_sources
+from data_pipelines.text.parts import Part, has_own_files
 from data_pipelines.vocab.tokenizer import Tokenizer
 
 
@@ -14,7 +15,10 @@ def identify(
     corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: tuple[int, int], known: Iterable[dict] = ()
 ) -> dict[str, Any]:
     """Everything that the shards depend on. `known` are the sources of an earlier record."""
-    return {
+    part = Part(*part)
+    # The documents of a part are every n-th one, unless something else is said.
+    split = {"split": "files"} if part.of > 1 and has_own_files(corpus, part) else {}
+    return split | {
         "sources": fingerprint_sources(corpus, known),
         "corpus": corpus.options(),
         "tokenizer": tokenizer.fingerprint,
@@ -31,6 +35,7 @@ def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path) ->
         ("tokenizer", "the tokenizer"),
         ("prepare", "a setting"),
         ("part", "the part"),
+        ("split", "the way to split a corpus into parts"),
     ):
         before, now = _timeless(found.get(key)), _timeless(wanted.get(key))
         if before != now:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import Document, Source, find_sources, new_memory, read_sources
+from data_pipelines.text.corpus import Document, Source, find_sources, new_memory, read_documents, read_sources
 
 BLOCK_CHARS = 1 << 23
 """A block ends with the document that brings it to so many characters, or with its group."""
@@ -46,17 +46,36 @@ class Block(NamedTuple):
 
 
 def read_blocks(corpus: CorpusConfig, part: Part) -> Iterator[tuple[Block, list[Document]]]:
-    """The blocks of one part. Where there are at least as many groups of files as parts, it reads its own files alone;
-    else every part reads all files and skips the blocks of the others."""
-    groups = _groups(find_sources(corpus))
+    """The blocks of one part, of its own files alone where it has some; else every part reads all files and skips the
+    blocks of the others."""
+    own_files = has_own_files(corpus, part)
     memory = new_memory(corpus)
-    own_files = len(groups) >= part.of and memory is None
-    for group, sources in enumerate(groups):
+    for group, sources in enumerate(_groups(find_sources(corpus))):
         if own_files and group % part.of != part.number - 1:
             continue
         for number, documents in enumerate(_cut(read_sources(sources, corpus, memory))):
             if own_files or (group + number) % part.of == part.number - 1:
                 yield Block(group, number), documents
+
+
+def read_part(corpus: CorpusConfig, part: Part) -> Iterator[Document]:
+    """The documents of one part: those of its own files where it has some, else every `of`-th one. The pieces of a long
+    document stay together."""
+    if has_own_files(corpus, part):
+        for sources in _groups(find_sources(corpus))[part.number - 1 :: part.of]:
+            yield from read_sources(sources, corpus, None)
+        return
+    place = -1
+    for document in read_documents(corpus):
+        place += not document.continued
+        if place % part.of == part.number - 1:
+            yield document
+
+
+def has_own_files(corpus: CorpusConfig, part: Part) -> bool:
+    """Whether there are at least as many groups of files as parts, so that no part must read the files of another.
+    Paragraphs that are to be unique are compared with those of all files."""
+    return not corpus.unique_paragraphs and len(_groups(find_sources(corpus))) >= part.of
 
 
 def _groups(sources: list[Source]) -> list[list[Source]]:

@@ -36,7 +36,9 @@ def test_documents_words_and_scripts_are_counted(path):
 def test_repeats_phrases_and_odd_characters_are_found(path):
     card = counted(path)
     assert (card.repeated, card.nearly_repeated) == (1, 0)
-    assert card.phrases[0] == ("the old harbour", 4)
+    assert card.ngrams[3][0] == ("the old harbour", 4)
+    assert card.ngrams[1][0] == ("the", 4)
+    assert card.ngrams[2][0] == ("the old", 4)
     assert {(code, kind, count) for code, kind, _, count in card.odd} == {
         ("U+200B", "invisible", 1),
         ("U+FFFD", "was unreadable", 1),
@@ -44,8 +46,19 @@ def test_repeats_phrases_and_odd_characters_are_found(path):
 
 
 def test_of_too_many_phrases_the_frequent_ones_stay(path, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_PHRASES", 12)
-    assert counted(path).phrases[0][0] == "the old harbour"
+    monkeypatch.setattr(module, "_MAX_NGRAMS", 12)
+    assert counted(path).ngrams[3][0][0] == "the old harbour"
+
+
+def test_languages_are_counted_where_the_package_is_there(path, tmp_path, monkeypatch):
+    card = counted(path)
+    assert sum(card.languages.values()) == 5
+    assert card.languages["en"] >= 2
+    monkeypatch.setattr(module, "is_installed", lambda: False)
+    card = counted(path)
+    assert card.languages is None
+    write_corpus_page(tmp_path / "page.html", "my.txt", card, None)
+    assert "bertkit[languages]" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_the_verb_writes_a_page_and_answers_programs(path, tmp_path, capsys):

@@ -6,8 +6,11 @@ import pytest
 from preparing import SMALL, begun, sequences
 
 from data_pipelines.rows.config import PrepareConfig
-from data_pipelines.rows.prepare import Part, merge, prepare
+from data_pipelines.rows.manifest import read_manifest
+from data_pipelines.rows.prepare import Part, merge, note_sources, prepare
 from data_pipelines.rows.shards import open_rows
+from data_pipelines.text import parts
+from data_pipelines.text.config import CorpusConfig
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -29,6 +32,26 @@ def test_the_parts_merged_have_the_documents_of_the_whole(corpus, tokenizer, tmp
     prepare(corpus, tokenizer, config, tmp_path / "parts", report=pytest.fail)  # is the whole now
     with pytest.raises(ValueError, match="one finished set already"):
         merge(tmp_path / "parts")
+
+
+def test_of_many_files_a_part_reads_its_own_alone(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_GROUP_BYTES", 1)
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text(f"the cat number {number} sat\n\nand the dog {number} ran")
+    corpus, config = CorpusConfig(corpus=[str(tmp_path / "*.txt")]), PrepareConfig(seq_len=16, rows="line")
+    prepare(corpus, tokenizer, config, tmp_path / "whole")
+    note_sources(tmp_path / "rows", corpus)
+    monkeypatch.setattr("data_pipelines.text.corpus.file_hash", lambda path: pytest.fail("hashed once, for all parts"))
+    opened, inner = [], parts.read_sources
+    monkeypatch.setattr(parts, "read_sources", lambda sources, *rest: opened.extend(sources) or inner(sources, *rest))
+    for number in (1, 2):
+        opened.clear()
+        made = prepare(corpus, tokenizer, config, tmp_path / "rows", part=Part(number, 2))
+        assert [source.path.name for source in opened] == [f"{number - 1}.txt", f"{number + 1}.txt"]
+        assert read_manifest(made)["identity"]["split"] == "files"
+    merge(tmp_path / "rows")
+    assert sorted(sequences(tmp_path / "rows", "train")) == sorted(sequences(tmp_path / "whole", "train"))
+    prepare(corpus, tokenizer, config, tmp_path / "rows", report=pytest.fail)  # is the whole now
 
 
 def test_parts_that_do_not_belong_together_are_not_merged(home, corpus, tokenizer, tmp_path):
