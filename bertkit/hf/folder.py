@@ -56,8 +56,8 @@ def check_named(folder: str | Path, graph: bool = False) -> None:
 
 
 def choose_backend(folder: Path, backend: str = "auto", device: str = "cpu") -> str:
-    """What computes the model of a folder. "auto" takes the fastest that is there and gives the tags of torch: on a CPU
-    the graph in float32, if bertkit wrote it; else torch. int8 gives other tags, so it must be asked for."""
+    """What computes the model of a folder. "auto" takes what answers soonest with the tags of torch: on a CPU the graph
+    in float32, if bertkit wrote it; else torch. int8 gives other tags, so it must be asked for."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend != "auto":
