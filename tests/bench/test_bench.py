@@ -252,7 +252,7 @@ def test_ours_stops_as_soon_as_it_is_there(racing):
 
 
 def test_a_race_is_run_and_told(tiny, monkeypatch):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", minversion="5.0")
     course = race.Race(their_steps=2, their_batch=4, held_out_share=0.3, held_out_rows=8, score_every=1, minutes=0.001)
     (row,), notes = race.bench_race("transformers", True, race=course)
     assert row.unit == "s"

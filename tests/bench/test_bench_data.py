@@ -46,7 +46,7 @@ def test_bench_collator_measures_every_shape_and_form(tmp_path):
 
 
 def test_bench_collator_stands_beside_transformers(tmp_path):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", minversion="5.0")
     for row in measured(tmp_path, "collator", "--against", "transformers"):
         assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
 
@@ -58,7 +58,7 @@ def test_bench_prepare_stands_beside_bare_encoding():
 
 
 def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monkeypatch):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", minversion="5.0")
     rows = measured(tmp_path, "tag", "--against", "transformers")
     shapes, batches, kinds, backends = ("bert", "modernbert"), (1, 32), ("ragged", "full"), ("torch", "onnx", "int8")
     assert [row["workload"] for row in rows] == [

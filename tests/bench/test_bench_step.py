@@ -13,7 +13,7 @@ TINY = Workload(layers=2, width=64, vocab_size=100, rows=4, length=16, ragged=Tr
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_both_sides_compute_the_same_loss_step_after_step(architecture):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", minversion="5.0")
     workload = TINY._replace(architecture=architecture)
     batch = make_batch(workload)
     ours, theirs = our_step(workload, batch.packed), their_step(workload, batch)
@@ -50,7 +50,7 @@ def test_memory_is_that_of_the_measured_process_alone():
 
 
 def test_rows_hold_both_sides_and_the_notes_their_memory(monkeypatch):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", minversion="5.0")
     monkeypatch.setattr(step, "WORKLOADS", [TINY])
     monkeypatch.setattr(step, "matrix_peak", lambda: 1e12)
     (row,), notes = step.bench_step("transformers", quick=True)

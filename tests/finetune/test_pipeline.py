@@ -19,7 +19,7 @@ from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", minversion="5.0")
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 
 

@@ -135,7 +135,7 @@ def test_tagging_is_lazy(folder):
 
 
 def test_transformers_gives_the_same_scores_and_its_pipeline_the_same_tags(folder, tokenizer):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", minversion="5.0")
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     assert model.config.id2label == dict(enumerate(LABELS))
     ids = torch.tensor([tokenizer.backend.encode("anna paints the old house").ids])
@@ -174,7 +174,7 @@ def test_a_model_without_labels_is_refused(tokenizer, tmp_path):
 
 @pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])
 def test_transformers_opens_a_text_classifier(tokenizer, tmp_path, config):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", minversion="5.0")
     encoder = build_encoder(config(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES), 0)
     model = SequenceClassifier(encoder, ["good", "bad"], 0).eval()
     bertkit.save(model, tmp_path, tokenizer)

@@ -15,7 +15,7 @@ import bertkit
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.model import MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", minversion="5.0")
 torch.set_num_threads(1)
 HEADS = ["Model", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification"]
 SHAPE = {

@@ -9,7 +9,7 @@ import torch
 import bertkit
 from bertkit.cli import main
 
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", minversion="5.0")
 torch.set_num_threads(1)
 HEADS = {
     "Model": "feature-extraction",

@@ -15,7 +15,7 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", minversion="5.0")
 torch.set_num_threads(1)
 WORDS = ["anna", "paints", "the", "sea", "bob", "likes", "old", "trees", "clara", "sings"]
 

@@ -14,7 +14,7 @@ from tokenizers import AddedToken
 from data_pipelines.masks.arguments import check_tensors
 from data_pipelines.masks.collator import MaskingCollator
 
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", minversion="5.0")
 LONG = [{"input_ids": [2, *([7, 8, 9, 10] * 25), 3]} for _ in range(200)]
 
 

@@ -43,7 +43,7 @@ def bert_settings(draw):
     lengths=st.lists(st.integers(1, 16), min_size=1, max_size=4),
 )
 def test_outputs_gradients_and_weights_agree_with_transformers(tmp_path_factory, values, head, lengths):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", minversion="5.0")
     from parity import assert_import_and_export_agree
 
     torch.manual_seed(0)
@@ -74,7 +74,7 @@ def test_sinusoids_by_hand():
 
 
 def test_sinusoidal_positions_stay_fixed_and_export_as_weights(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", minversion="5.0")
     import bertkit
 
     config = build(BertConfig, {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2,

@@ -22,7 +22,7 @@ from bertkit.ship.onnx_file import graph_of, onnx_bytes
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", minversion="5.0")
 torch.set_num_threads(1)
 SUPPORT = Path(__file__).parent.parent / "support"
 BYTE_LEVEL = ("roberta", "modernbert")

@@ -19,7 +19,7 @@ def backend() -> Tokenizer:
 
 
 def transformers_tokenizer():
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", minversion="5.0")
     names = {f"{name[1:-1].lower()}_token": name for name in SPECIAL}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend(), **names)
 

@@ -183,7 +183,7 @@ def test_an_empty_corpus_and_a_vocabulary_too_small_are_refused(tmp_path):
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_the_folder_opens_here_and_in_transformers_with_the_same_ids(tmp_path, kind):
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", minversion="5.0")
     ours = trained(tmp_path, kind=kind)
     again = load_tokenizer(tmp_path / "tokenizer")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
