@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer
+from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
 from bertkit.terminal import printable
@@ -85,7 +86,7 @@ def _clean_on_engine(arguments: argparse.Namespace, job: "Job") -> dict[str, Any
             run_parts(
                 engine,
                 num_parts,
-                part_command(["clean"], arguments),
+                part_command(["clean"], arguments, IMPORTED),
                 lambda number: job.is_done(Part(number, num_parts)),
                 job.state / "logs",
                 lambda done, total: update(done, total, f"{done:,} of {total:,} parts"),

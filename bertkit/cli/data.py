@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import PRINTED, add_json, answer
+from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
 from bertkit.terminal import printable
@@ -133,7 +134,7 @@ def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config
         raise ValueError("--engine: a dataset on the hub has no size by which to sample it; train without --engine")
     folder = counting_folder(corpus, config, arguments.out)
     paths = [folder / f"{Part(number, arguments.parts).folder}.json" for number in range(1, arguments.parts + 1)]
-    command_of = part_command(["tokenizer", "train"], arguments)
+    command_of = part_command(["tokenizer", "train"], arguments, IMPORTED)
     with progress_bar(f"counting words on {arguments.engine}") as update:
         tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
         run_parts(
@@ -259,7 +260,7 @@ def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, conf
         note_sources(out, corpus)
         with progress_bar(f"preparing on {engine}") as update:
             tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
-            run_parts(engine, num_parts, part_command(["prepare"], arguments), is_done, out / "logs", tell)
+            run_parts(engine, num_parts, part_command(["prepare"], arguments, IMPORTED), is_done, out / "logs", tell)
         merge(out)
     _answer_with_shards(arguments.json, out, "the folder is one finished set already" if finished else "")
 

@@ -7,6 +7,9 @@ import importlib
 import os
 import sys
 
+IMPORTED: list[str] = []
+"""The plugins of this process, for others that it starts."""
+
 
 def import_plugins(argv: list[str]) -> list[str]:
     """Import every plugin that a command line names, in order; returns the line without them."""
@@ -29,6 +32,7 @@ def _import(name: str) -> None:
         sys.path.append(os.getcwd())
     try:
         importlib.import_module(name)
+        IMPORTED.append(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             reason = f"there is no module {error.name!r} in the current folder or on the Python path"

@@ -9,7 +9,7 @@ from bertkit.engines import ENGINES
 from data_pipelines.bounds import check_choice
 
 MAX_PARTS = 99_999
-_WHERE = ("engine", "parts", "part", "merge", "json", "plugin")
+_WHERE = ("engine", "parts", "part", "merge", "json")
 """Flags that say where and how a verb runs, not what it does."""
 
 
@@ -42,9 +42,9 @@ def refuse_beside_merge(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
 
 
-def part_command(verb: list[str], arguments: argparse.Namespace) -> Callable[[int], list[str]]:
-    """The command that makes a part, by its number: the verb with the flags that were given."""
-    words = []
+def part_command(verb: list[str], arguments: argparse.Namespace, plugins: list[str]) -> Callable[[int], list[str]]:
+    """The command that makes a part, by its number: the verb with the plugins and flags that were given."""
+    words = [f"--plugin={name}" for name in plugins]
     for name, value in vars(arguments).items():
         flag = name.replace("_", "-")
         if value is None or name in (*_WHERE, "action"):

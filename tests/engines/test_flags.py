@@ -12,9 +12,9 @@ def test_the_command_of_a_part_repeats_what_was_given():
     clean(parser)
     given = ["--corpus", "a b.txt", "c.txt", "--out", "cleaned", "--no-near", "--private", "email", "phone"]
     arguments = parser.parse_args([*given, "--engine", "local", "--parts", "4", "--json"])
-    command = part_command(["clean"], arguments)(3)
-    assert command[:4] == [sys.executable, "-m", "bertkit", "clean"]
+    command = part_command(["clean"], arguments, ["my_format"])(3)
+    assert command[:5] == [sys.executable, "-m", "bertkit", "clean", "--plugin=my_format"]
     assert command[-2:] == ["--part", "3/4"]
-    again = parser.parse_args(command[4:])
+    again = parser.parse_args(command[5:])
     assert (again.engine, again.parts, again.json) == (None, None, None)
     assert all(getattr(again, name) == getattr(arguments, name) for name in ("corpus", "out", "near", "private"))

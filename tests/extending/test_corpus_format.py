@@ -35,3 +35,10 @@ def test_what_it_leaves_out_is_not_learned(bertkit, tmp_path):
 def test_without_the_plugin_the_folder_holds_no_text(bertkit, tmp_path):
     home = Home(write_subtitles(tmp_path / "films"), tmp_path / "cache")
     assert str(tmp_path / "films") in bertkit("", *home.argv(tmp_path / "run"), exits=2)
+
+
+def test_workers_of_an_engine_know_it_too(bertkit, tmp_path):
+    films, out = write_subtitles(tmp_path / "films"), tmp_path / "clean"
+    cleaning = ["clean", "--corpus", str(films), "--min-words", "1", "--out", str(out)]
+    bertkit("subtitles", *cleaning, "--engine", "local", "--parts", "1")
+    assert json.loads((out / "clean.json").read_text())["documents"] == 40
