@@ -64,10 +64,19 @@ def _clean(arguments: argparse.Namespace) -> None:
         with progress_bar("cleaning") as update:
             tell = lambda what, done: update(done, total and total // (part or Part()).of, what)  # noqa: E731
             if part is not None and not done_before:
-                make_part(open_job(corpus, config, arguments.out), part, tell)
+                job = open_job(corpus, config, arguments.out)
+                does = "written" if job.decided else "measured"
+                make_part(job, part, tell)
+                _answer_with_part(arguments, does)
                 return
             facts = clean_corpus(corpus, config, arguments.out, tell)
     _answer_with_findings(arguments.json, facts, arguments.out, done_before)
+
+
+def _answer_with_part(arguments: argparse.Namespace, does: str) -> None:
+    told = f"part {arguments.part} is {does}; once all parts are, run: bertkit clean --merge {arguments.out}"
+    facts = {"folder": str(arguments.out), "part": arguments.part, "step": does, "finished": False}
+    answer(arguments.json, facts, lambda: print(told))
 
 
 def _clean_on_engine(arguments: argparse.Namespace, job: "Job") -> dict[str, Any]:

@@ -119,6 +119,9 @@ def _count_part(arguments: argparse.Namespace, corpus: CorpusConfig, config: Tok
     with progress_bar("counting words") as update:
         tell = lambda done, total: update(done, total, f"{_size(done)} read")  # noqa: E731
         count_part(corpus, config, part, tell).save(folder / f"{part.folder}.json")
+    told = f"counted part {arguments.part}; once all are, the same command with --engine local --parts {part.of} trains"
+    facts = {"folder": str(arguments.out), "part": arguments.part, "finished": False}
+    answer(arguments.json, facts, lambda: print(told))
 
 
 def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: TokenizerConfig) -> "Tokenizer":

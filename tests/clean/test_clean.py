@@ -255,7 +255,7 @@ def test_the_verb_makes_parts_by_hand_and_on_an_engine(corpus, tmp_path, capsys)
     for told in ("once more", "kept 10 of 13"):
         for part in ("1/2", "2/2"):
             assert main([*given, out, "--part", part]) == 0
-        capsys.readouterr()
+        assert f"bertkit clean --merge {out}" in capsys.readouterr().out
         assert main(["clean", "--merge", out]) == 0
         assert told in capsys.readouterr().out
     assert main([*given, str(tmp_path / "engine"), "--engine", "local", "--parts", "2"]) == 0

@@ -56,10 +56,13 @@ def test_counts_of_another_text_or_setting_are_not_taken(corpus, tmp_path):
     assert first != counting_folder(corpus, TokenizerConfig(), tmp_path / "t")
 
 
-def test_the_verb_counts_on_an_engine(corpus, tmp_path):
+def test_the_verb_counts_on_an_engine(corpus, tmp_path, capsys):
     given = ["tokenizer", "train", "--corpus", *corpus.corpus, "--vocab-size", "200", "--out"]
     assert main([*given, str(tmp_path / "here")]) == 0
     assert main([*given, str(tmp_path / "there"), "--engine", "local", "--parts", "2"]) == 0
+    assert not list(tmp_path.glob(".counting-*"))
     here, there = (load_tokenizer(tmp_path / name).fingerprint for name in ("here", "there"))
     assert here == there
-    assert not list(tmp_path.glob(".counting-*"))
+    assert main([*given, str(tmp_path / "by-hand"), "--part", "1/2"]) == 0
+    assert "--engine local --parts 2" in capsys.readouterr().out
+    assert list(tmp_path.glob(".counting-by-hand-*/part-00001-of-00002.json"))
