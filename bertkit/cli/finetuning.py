@@ -86,8 +86,7 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         "In the form of the files all else is kept: blank lines, comments, other columns and fields.\n"
         "--output jsonl gives programs one JSON object a line, one for each sentence."
     )
-    parser.add_argument("files", metavar="FILE", nargs="*", help="files to tag, also .gz; standard input if none")
-    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
+    _add_files(parser, "tag")
     parser.add_argument(
         "--input",
         choices=("auto", "text", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "spacy"),
@@ -114,7 +113,6 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         help="write only the N sentences most worth labelling next: unsure ones, unlike each other, the first first",
     )
     parser.add_argument("--page", type=Path, metavar="FILE", help="of --ask: also a page to look through them")
-    _add_places(parser)
     add_backend(parser)
     return _tag
 
@@ -122,7 +120,7 @@ def tag(parser: argparse.ArgumentParser) -> Run:
 def _tag(arguments: argparse.Namespace) -> None:
     from bertkit.hf.folder import check_named
 
-    _check_files(arguments.files, arguments.encoding)
+    _check_files(arguments)
     check_named(arguments.model, graph=True)
     _check_ask(arguments)
 
@@ -158,8 +156,6 @@ def _check_ask(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--ask must be at least 1, got {arguments.ask}")
     if arguments.ask is not None and arguments.output == "brat":
         raise ValueError("--output brat marks places in the whole file; with --ask take another format")
-    if arguments.page is not None and arguments.page.is_dir():
-        raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")
 
 
 def write(parser: argparse.ArgumentParser) -> Run:
@@ -171,8 +167,7 @@ def write(parser: argparse.ArgumentParser) -> Run:
         "Each line is rewritten by itself, in the same order; features follow their source after a tab.\n"
         "--output jsonl gives programs one JSON object a line, with the score of each text."
     )
-    parser.add_argument("files", metavar="FILE", nargs="*", help="files to rewrite, also .gz; standard input if none")
-    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
+    _add_files(parser, "rewrite")
     parser.add_argument(
         "--input",
         choices=("auto", "text", "jsonl", "csv"),
@@ -186,17 +181,14 @@ def write(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--beams", type=int, help="of a model that writes left to right: texts that grow side by side")
     parser.add_argument("--best", type=int, help="of a model that writes left to right: texts to give for each source")
     parser.add_argument("--page", type=Path, metavar="FILE", help="also a page: how the first texts came to be written")
-    _add_places(parser)
     return _write
 
 
 def _write(arguments: argparse.Namespace) -> None:
     from bertkit.hf.folder import check_named
 
-    _check_files(arguments.files, arguments.encoding)
+    _check_files(arguments)
     check_named(arguments.model)
-    if arguments.page is not None and arguments.page.is_dir():
-        raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")
 
     from bertkit.finetune.predict.files import tag_files
     from bertkit.finetune.writing.writer import Writer
@@ -225,18 +217,20 @@ def _write(arguments: argparse.Namespace) -> None:
     write_write_page(arguments.page, shown, arguments.model)
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
-    """How files are read, and where they are computed."""
+def _add_files(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Which files a model reads, how, and where it computes."""
+    parser.add_argument("files", metavar="FILE", nargs="*", help=f"files to {verb}, also .gz; standard input if none")
+    parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument("--encoding", default=UTF_8, help=f"of the input, such as latin-1 (default: {UTF_8})")
     about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
     parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
 
 
-def _check_files(files: list[str], encoding: str) -> None:
-    from pathlib import Path
-
-    for file in files:
+def _check_files(arguments: argparse.Namespace) -> None:
+    for file in arguments.files:
         if not Path(file).is_file():
             raise ValueError(f"there is no file {file!r}")
-    check_encoding(encoding, "--encoding")
+    check_encoding(arguments.encoding, "--encoding")
+    if arguments.page is not None and arguments.page.is_dir():
+        raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")
