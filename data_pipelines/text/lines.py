@@ -52,6 +52,14 @@ def read_lines(path: Path | StoredFile, errors: str, cut_long: bool, encoding: s
                 number += ends
 
 
+def line_break(path: Path, encoding: str = UTF_8) -> str:
+    """What ends the first line of a file, "\\r\\n" or "\\n"."""
+    with open_bytes(path) as stream:
+        text = stream if is_utf_8(encoding) else Utf8Stream(stream, encoding, "replace", f"{path}")
+        first, ended, _ = text.read(BLOCK_BYTES).partition(b"\n")
+        return "\r\n" if ended and first.endswith(b"\r") else "\n"
+
+
 def _blocks(stream: IO[bytes] | Utf8Stream, path: Path | StoredFile, cut_long: bool) -> Iterator[tuple[bytes, bool]]:
     """Blocks that end at a line break; inside a long line, before a space or at least between two characters."""
     held = stream.read(BLOCK_BYTES)

@@ -250,6 +250,25 @@ def test_a_file_comes_back_with_nothing_but_its_tags_changed(trained, tmp_path, 
     assert [json.loads(line)["words"] for line in lines] == [[], ["anna"], []]
 
 
+def test_lines_end_as_those_of_the_input_do(trained, tmp_path, capfdbinary, monkeypatch):
+    """Also where a program asks, and where brat counts characters: \\r is one of them."""
+    windows = b"anna O\r\n\r\nboris O\r\n\r\n"
+    (tmp_path / "a.conll").write_bytes(windows)
+    (tmp_path / "b.conll").write_bytes(windows.replace(b"\r", b""))
+    tagged = b"anna B-PER\r\n\r\nboris B-PER\r\n\r\n"
+    both = [tmp_path / "a.conll", tmp_path / "b.conll"]
+    assert run_tag(capfdbinary, "--model", trained, both[0]) == tagged
+    assert run_tag(capfdbinary, "--model", trained, *both) == 2 * tagged.replace(b"\r", b"")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(windows)))
+    assert run_tag(capfdbinary, "--model", trained, "--input", "conll") == tagged
+    (tmp_path / "c.txt").write_bytes(b"old house\r\n\r\nanna paints\r\n")
+    out = run_tag(capfdbinary, "--model", trained, "--output", "brat", tmp_path / "c.txt")
+    assert out == b"T1\tPER 13 17\tanna\r\n"
+    (tmp_path / "c.ann").write_bytes(out)
+    (found,) = (each for each in read_tagged(str(tmp_path / "c.ann"), TaggedConfig()) if "anna" in each.words)
+    assert (found.words, found.tags) == (["anna", "paints"], ["B-PER", "O"])
+
+
 def test_files_are_read_as_the_training_files_were(tmp_path, tokenizer, capsys):
     """The export remembers which column holds what."""
     config = ModernBertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES)

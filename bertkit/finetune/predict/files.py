@@ -1,5 +1,6 @@
 """Files or standard input to tags on standard output, in the same order, while the input is still being read."""
 
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ from bertkit.finetune.predict.tagger import Tagger
 from bertkit.finetune.tasks.task import Task
 from bertkit.terminal import Update, has_rich, progress_bar
 from data_pipelines.text.encodings import UTF_8
-from data_pipelines.text.lines import read_lines
+from data_pipelines.text.lines import line_break, read_lines
 
 Choose = Callable[[Iterable[Answer]], Iterator[Answer]]
 
@@ -27,28 +28,40 @@ def tag_files(
     errors: str = "strict",
     choose: Choose = iter,
 ) -> None:
-    """Tag files one after the other, or standard input, to standard output; `choose` says which answers are written."""
+    """Tag files one after the other, or standard input, to standard output; `choose` says which answers are written.
+    Lines end as those of the input do."""
     task, reading = tagger.task, tagger.reading
     reading = reading._replace(config=replace(reading.config, encoding=encoding))
     kinds = [kind_of(file, reading) if kind == "auto" else kind for file in files]
     kinds = kinds or ["text" if kind == "auto" else kind]
     write = _writer(task, output, kinds)
+    breaks = {line_break(Path(file), encoding) for file, kind in zip(files, kinds, strict=False) if kind != "spacy"}
 
     def parts_of(file: str, kind: str) -> Iterator[Part]:
         lines = read_lines(Path(file), errors, cut_long=False, encoding=encoding)
+        if output == "brat" and breaks == {"\r\n"}:  # which marks places in the file as it is
+            lines = (line._replace(text=f"{line.text}\r") for line in lines)
         return task.inputs(lines, file, kind, reading)
 
     if files:
+        _end_lines("\r\n" if breaks == {"\r\n"} else "\n")
         answers = tagger.answer_all(chain.from_iterable(map(parts_of, files, kinds)))
         with progress_bar("tagging") as update:
             write(choose(_counted(answers, update, task.examples)), reading)
     else:
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
-        stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush)
+        stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush, line_break=_end_lines)
         parts = task.inputs(stream.lines(encoding, errors), NAME, kinds[0], reading)
         parts = (part._replace(follows=False) for part in parts)  # none waits for its neighbours
         write(choose(tagger.answer_all(parts, must_wait=stream.must_wait)), reading)
     sys.stdout.flush()
+    _end_lines(None)
+
+
+def _end_lines(line_break: str | None) -> None:
+    """What `print` ends lines with from now on; None: as the system does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(newline=line_break)
 
 
 def _writer(task: Task, output: str, kinds: list[str]) -> Write:

@@ -14,10 +14,15 @@ _AT_ONCE = 1 << 16
 
 class StandardInput:
     """Lines of a stream. Before waiting for more it calls `before_waiting`, to send the answers to all lines so far:
-    the other side may send the next line only after it has them."""
+    the other side may send the next line only after it has them. `line_break` is told what ends the first line."""
 
-    def __init__(self, stream: BinaryIO, before_waiting: Callable[[], object]):
-        self._stream, self._before_waiting = stream, before_waiting
+    def __init__(
+        self,
+        stream: BinaryIO,
+        before_waiting: Callable[[], object],
+        line_break: Callable[[str], object] = lambda ends: None,
+    ):
+        self._stream, self._before_waiting, self._line_break = stream, before_waiting, line_break
         self._ready: deque[bytes] = deque()
 
     def must_wait(self) -> bool:
@@ -34,6 +39,7 @@ class StandardInput:
         for line in self._raw_lines():
             if number == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
+                self._line_break("\r\n" if line.endswith(b"\r") else "\n")
             try:
                 text = line.removesuffix(b"\r").decode(encoding, errors)
             except UnicodeDecodeError:
