@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bertkit.finetune.batches import asking
 from bertkit.finetune.tasks.calibration import binned, calibration_scores, cooled, fit_temperature
 from bertkit.finetune.tasks.task import Scores, calibration_of
@@ -44,17 +46,36 @@ def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
     return Answered(part, shares, mine, rows, None if data.task.asks_again else lambda asked: iter(answers))
 
 
-def temperature_of(data: TuningData, dev: Answered, trainable: Trainable) -> float | None:
-    """The temperature that fits dev best; none where the task gives no probabilities."""
+class Temperatures(NamedTuple):
+    fitted: float
+    """What fits the whole dev set best."""
+    crossed: tuple[float, float]
+    """What fits the odd ones of its sentences best, for the even ones; and the other way round. The error that dev
+    shows with them is not flattered by a temperature that was fitted to it."""
+
+    def of(self, part: str) -> tuple[float, ...]:
+        """Those that the sentences of a part take in turn."""
+        return self.crossed if part == "dev" else (self.fitted,)
+
+
+def fit_temperatures(data: TuningData, dev: Answered, trainable: Trainable) -> Temperatures | None:
+    """None where the task gives no probabilities."""
     calibration = calibration_of(data.task)
     if calibration is None or dev.ask is None:
         return None
     surprise = calibration.surprise(dev.ask, dev.sentences, dev.rows, data.labeled.labels, data.labeled.settings)
-    return fit_temperature(lambda temperature: sum(_of_all_ranks(surprise(temperature), trainable)))
+    odd_S = np.array(dev.shares[trainable.accelerator.process_index], int) % 2 == 1
+
+    def fit(chosen_S: np.ndarray) -> float:
+        return fit_temperature(
+            lambda temperature: sum(_of_all_ranks(float(surprise(temperature)[chosen_S].sum()), trainable))
+        )
+
+    return Temperatures(fit(np.ones_like(odd_S)), (fit(odd_S), fit(~odd_S)))
 
 
 def all_scores(
-    data: TuningData, answered: Answered, temperature: float | None, worst: int, trainable: Trainable
+    data: TuningData, answered: Answered, temperatures: Temperatures | None, worst: int, trainable: Trainable
 ) -> Scores:
     """Also of other ways to predict, how far confidence is from the truth, and mistakes with the worst sentences."""
     task, settings, sentences = data.task, data.labeled.settings, data.sentences(answered.part)
@@ -65,8 +86,10 @@ def all_scores(
         otherwise = _without_confidence(_predictions(data, answered, other, trainable))
         scores[name] = task.score(data.labeled, sentences, _gathered(answered, otherwise, trainable))
     calibration = calibration_of(task)
-    if temperature is not None and calibration is not None:
-        calibrated = _predictions(data, answered, settings, trainable, temperature)
+    if temperatures is not None and calibration is not None:
+        in_turn = [_predictions(data, answered, settings, trainable, each) for each in temperatures.of(answered.part)]
+        mine = answered.shares[trainable.accelerator.process_index]
+        calibrated = [in_turn[index % len(in_turn)][place] for place, index in enumerate(mine)]
         bins = {
             name: binned(calibration, answered.sentences, each)
             for name, each in (("error", calibrated), ("error_before", predictions))

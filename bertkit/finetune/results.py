@@ -9,7 +9,7 @@ from typing import Any
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.card import tagger_card
 from bertkit.finetune.cautions import cautions
-from bertkit.finetune.evaluation import all_scores, ask_once, temperature_of
+from bertkit.finetune.evaluation import all_scores, ask_once, fit_temperatures
 from bertkit.finetune.metrics import mean_and_deviation
 from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.predict.settings import SETTINGS, files_settings, settings_bytes
@@ -34,11 +34,11 @@ def finish_seed(
     """Score the chosen weights on dev and test, look at the mistakes, write the export and then the scores."""
     found: dict[str, Any] = {"seed": seed, "step": state.best_step or state.step, "seconds": state.seconds}
     answers = {part: ask_once(data, part, trainable) for part in ("dev", "test") if data.rows[part]}
-    temperature = temperature_of(data, answers["dev"], trainable) if "dev" in answers else None
-    if temperature is not None:
-        found["temperature"] = temperature
+    temperatures = fit_temperatures(data, answers["dev"], trainable) if "dev" in answers else None
+    if temperatures is not None:
+        found["temperature"] = temperatures.fitted
     for part, answered in answers.items():
-        scores = found[part] = all_scores(data, answered, temperature, recipe.eval.worst, trainable)
+        scores = found[part] = all_scores(data, answered, temperatures, recipe.eval.worst, trainable)
         line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
         log.record(f"best_{part}", found["step"], scores, line)
     weights = gather_state(trainable.model, ())
@@ -46,9 +46,9 @@ def finish_seed(
         trained = ModelWithLoss(data.start.build(seed), data.task)
         restore_state(trained, (), weights)
         settings = data.task.finished(trained.model, data.labeled.settings)
-        if temperature is not None:
-            bake_in(trained.model, temperature)
-            settings = {**settings, "temperature": temperature}
+        if temperatures is not None:
+            bake_in(trained.model, temperatures.fitted)
+            settings = {**settings, "temperature": temperatures.fitted}
         _name_problem(trained.model, data.task.problem_type)
         with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
             save(trained.model.eval(), unfinished, data.start.tokenizer)

@@ -86,12 +86,18 @@ def span_probabilities(
     return confidence_W, spans_S
 
 
-def log_likelihood(logits_WK: np.ndarray, num_words: Sequence[int], label_W: np.ndarray, rules: TagRules) -> float:
-    """The logarithm of the probability of these labels, all allowed, among all sequences that the rules allow; summed
-    over the sentences."""
+def log_likelihood(
+    logits_WK: np.ndarray, num_words: Sequence[int], label_W: np.ndarray, rules: TagRules | None
+) -> np.ndarray:
+    """Of each sentence the logarithm of the probability of these labels, all allowed, among all sequences that the
+    rules allow."""
     prob_WK = _probabilities(logits_WK)
-    _, scale_W = _forward(prob_WK, num_words, rules)
-    return float(np.log(prob_WK[np.arange(len(label_W)), label_W]).sum() - np.log(scale_W).sum())
+    log_W = np.log(prob_WK[np.arange(len(label_W)), label_W])
+    if rules is not None:
+        _, scale_W = _forward(prob_WK, num_words, rules)
+        log_W -= np.log(scale_W)
+    sentence_W = np.repeat(np.arange(len(num_words)), np.asarray(num_words, np.int64))
+    return np.bincount(sentence_W, log_W, minlength=len(num_words))
 
 
 class _Chart(NamedTuple):

@@ -12,12 +12,12 @@ import bertkit
 from bertkit.cli import main
 from bertkit.finetune.answers import softmax
 from bertkit.finetune.tasks.calibration import (
-    HOTTEST,
     OF_LABELS,
     binned,
     calibration_scores,
     fit_temperature,
 )
+from bertkit.finetune.windows import Row
 from data_pipelines.labels.decoding import log_likelihood, tag_rules
 from data_pipelines.labels.sentence import Sentence
 
@@ -48,13 +48,40 @@ def test_the_temperature_of_sampled_sequences_is_found_again():
             labels += drawn
             counts.append(3)
     logits_WK, label_W = np.concatenate(logits), np.array(labels)
-    found = fit_temperature(lambda tried: -log_likelihood(2 * logits_WK / tried, counts, label_W, rules))
+    found = fit_temperature(lambda tried: -log_likelihood(2 * logits_WK / tried, counts, label_W, rules).sum())
     assert found == pytest.approx(2, rel=0.1)
 
 
-def test_a_dev_set_without_mistakes_or_without_known_labels_gives_a_bounded_temperature():
-    assert fit_temperature(lambda temperature: np.log1p(np.exp(-3 / temperature))) == pytest.approx(1 / HOTTEST)
-    assert fit_temperature(lambda temperature: 0.0) == 1
+def test_a_dev_set_without_mistakes_makes_a_model_surer_by_how_much_it_holds():
+    """Words that are all right, with a logit of 5 above the other label. Nothing to learn from leaves it at 1."""
+
+    def fitted(num_words):
+        return fit_temperature(lambda temperature: num_words * np.log1p(np.exp(-5 / temperature)))
+
+    assert fit_temperature(lambda temperature: 0.0) == pytest.approx(1, rel=1e-3)
+    assert 0.95 < fitted(10) < 1
+    assert 0.4 < fitted(10_000) < fitted(100) < fitted(10)
+
+
+def test_the_error_that_dev_shows_is_of_temperatures_that_the_other_half_of_dev_chose(monkeypatch):
+    """Even sentences are right and odd ones wrong, so that each half wants what is bad for the other."""
+    from bertkit.finetune import evaluation
+
+    words = 40
+    sentences = [Sentence(["w"] * words, ["ab"[index % 2]] * words, "", []) for index in range(6)]
+    rows = [Row(np.zeros(words, int), np.arange(words), np.arange(words), index) for index in range(6)]
+    logits = np.tile([[2.0, 0.0]], (6 * words, 1))
+    labeled = SimpleNamespace(labels=("a", "b"), settings={"scheme": "plain"})
+    data = SimpleNamespace(task=SimpleNamespace(calibration=OF_LABELS), labeled=labeled)
+    trainable = SimpleNamespace(accelerator=SimpleNamespace(process_index=0))
+    monkeypatch.setattr(evaluation, "_of_all_ranks", lambda value, trainable: [value])
+    answered = evaluation.Answered("dev", [[*range(6)]], sentences, rows, lambda rows: iter([([*range(6)], logits)]))
+    found = evaluation.fit_temperatures(data, answered, trainable)
+    for_even, for_odd = found.crossed
+    assert for_even == pytest.approx(4, rel=0.01)
+    assert for_odd < 0.6 < found.fitted
+    assert found.of("dev") == (for_even, for_odd)
+    assert found.of("test") == (found.fitted,)
 
 
 def test_errors_are_those_counted_by_hand_and_ranks_add_them_up():

@@ -26,10 +26,10 @@ def home(tmp_path_factory) -> Path:
     write_conll(home / "dev.conll", 20, 1)
     texts = [{"text": "a good day", "label": "+"}, {"text": "so bad", "label": "-"}, {"text": "good", "label": "+"}]
     (home / "texts.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts * 4))
-    both = [f"data.train={home / 'train.conll'}", f"data.dev={home / 'dev.conll'}"]
+    both = [f"data.train={home / 'train.conll'}", *(f"data.{part}={home / 'dev.conll'}" for part in ("dev", "test"))]
     assert main(["finetune", "ner", *both, *SMALL, f"run.dir={home / 'spans'}"]) == 0
     assert main(["finetune", "ner", *both, *SMALL, "data.scheme=plain", f"run.dir={home / 'plain'}"]) == 0
-    texts = [f"data.train={home / 'texts.jsonl'}", f"data.dev={home / 'texts.jsonl'}"]
+    texts = [f"data.{part}={home / 'texts.jsonl'}" for part in ("train", "dev", "test")]
     assert main(["finetune", "text-classification", *texts, *SMALL, f"run.dir={home / 'texts'}"]) == 0
     records = {
         "multi-label": {"text": "good", "labels": ["a", "b"]},
@@ -39,7 +39,7 @@ def home(tmp_path_factory) -> Path:
     for task, record in records.items():
         other = {**record, next(iter(record)): "a day"} | ({"score": 2.5} if "score" in record else {})
         (home / f"{task}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [record, other] * 4))
-        files = [f"data.train={home / f'{task}.jsonl'}", f"data.dev={home / f'{task}.jsonl'}"]
+        files = [f"data.{part}={home / f'{task}.jsonl'}" for part in ("train", "dev", "test")]
         recipe = ["text-classification", f"task={task}"]
         assert main(["finetune", *recipe, *files, *SMALL, f"run.dir={home / task}"]) == 0
     return home
@@ -62,16 +62,16 @@ def evaluated(capsys, *words: str | Path) -> dict:
 def test_the_scores_are_those_of_fine_tuning(home, run, file, capsys):
     found = evaluated(capsys, home / run, home / file)
     results = json.loads((home / run / "scores.json").read_bytes())
-    dev = results["seeds"][0]["dev"]
+    test = results["seeds"][0]["test"]
     assert found["score"] == results["score"]
-    for name in set(dev) - {"each_word", "calibration"}:
-        same = pytest.approx(dev[name], rel=1e-4, abs=1e-5) if isinstance(dev[name], float) else dev[name]
+    for name in set(test) - {"each_word", "calibration"}:
+        same = pytest.approx(test[name], rel=1e-4, abs=1e-5) if isinstance(test[name], float) else test[name]
         assert found[name] == same
-    if "calibration" in dev:  # the export is calibrated
-        assert found["calibration"]["error"] == pytest.approx(dev["calibration"]["error"], abs=1e-3)
+    if "calibration" in test:  # the export is calibrated
+        assert found["calibration"]["error"] == pytest.approx(test["calibration"]["error"], abs=1e-3)
     for name, scores in found["baselines"].items():
-        assert scores == results["dev"]["baselines"][name]
-    assert set(results["dev"]["baselines"]) - set(found["baselines"]) <= {"bag of words"}
+        assert scores == results["test"]["baselines"][name]
+    assert set(results["test"]["baselines"]) - set(found["baselines"]) <= {"bag of words"}
 
 
 def test_people_read_the_scores_last(home, capsys):

@@ -12,17 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertkit.finetune.answers import rules_of, softmax, word_logits
+from bertkit.finetune.answers import rules_of, word_logits
 from bertkit.finetune.windows import Ask, Row
 from data_pipelines.labels.decoding import log_likelihood
 from data_pipelines.labels.schemes import spans_of
 from data_pipelines.labels.sentence import Sentence
 
-HOTTEST = 4.0
-"""The fit stays between this and its inverse: a dev set without a mistake would want no temperature at all."""
+_HOTTEST = 4.0
+"""The fit stays between this and its inverse."""
+_PRIOR = 10.0
+"""Strength of the belief that 1 is right, in nats: a few sentences without a mistake must not make a model certain,
+while some hundred words outweigh it."""
 ABOUT_CALIBRATION = "Expected calibration error, the distance between confidence and truth (before: at temperature 1)"
 _NUM_BINS = 15
-_NARROWINGS = 40
+_NARROWINGS = 24
 
 Hits = dict[str, list[tuple[float, bool]]]
 """Pairs of a confidence and whether it was right to be sure, by what the confidence is of; what matters most first."""
@@ -39,27 +42,30 @@ class Calibration(NamedTuple):
     """A sentence with its prediction, and how sure that was."""
 
 
-Surprise = Callable[[float], float]
-"""The negative logarithm of the probability of all right answers together, as a function of the temperature."""
+Surprise = Callable[[float], np.ndarray]
+"""The negative logarithm of the probability of each sentence's right answers, as a function of the temperature."""
 
 
-def fit_temperature(surprise: Surprise) -> float:
-    """The temperature with the least surprise, by golden section over its inverse, in which surprise is convex."""
+def fit_temperature(surprise: Callable[[float], float]) -> float:
+    """The temperature with the least surprise at all right answers together, by golden section over its inverse, in
+    which both surprise and prior (a gamma distribution whose mode is 1) are convex."""
     ratio = (math.sqrt(5) - 1) / 2
-    low, high = 1 / HOTTEST, HOTTEST
+
+    def cost(inverse: float) -> float:
+        return surprise(1 / inverse) + _PRIOR * (inverse - math.log(inverse))
+
+    low, high = 1 / _HOTTEST, _HOTTEST
     left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = surprise(1 / left), surprise(1 / right)
-    if at_left == at_right:  # no right answer that the model could give
-        return 1.0
+    at_left, at_right = cost(left), cost(right)
     for _ in range(_NARROWINGS):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)
-            at_left = surprise(1 / left)
+            at_left = cost(left)
         else:
             low, left, at_left = left, right, at_right
             right = low + ratio * (high - low)
-            at_right = surprise(1 / right)
+            at_right = cost(right)
     return 2 / (low + high)
 
 
@@ -117,17 +123,16 @@ def _label_surprise(
     num_words = [len(sentence.tags or ()) for sentence in sentences]
     logits_WK = word_logits(ask, num_words, rows) if rows else np.zeros((0, len(labels)), np.float32)
     number = {label: index for index, label in enumerate(labels)}
-    known = [all(tag in number for tag in sentence.tags or ()) for sentence in sentences]
-    logits_WK = logits_WK[np.repeat(np.array(known, bool), num_words)]
+    known = np.array([all(tag in number for tag in sentence.tags or ()) for sentence in sentences], bool)
+    logits_WK = logits_WK[np.repeat(known, num_words)]
     kept = [sentence.tags or [] for sentence, fine in zip(sentences, known, strict=True) if fine]
     gold_W = np.array([number[tag] for tags in kept for tag in tags], np.int64)
     rules = rules_of(labels, settings)
 
-    def surprise(temperature: float) -> float:
-        if rules is not None:
-            return -log_likelihood(logits_WK / temperature, list(map(len, kept)), gold_W, rules)
-        probability_W = softmax(logits_WK.astype(np.float64) / temperature)[np.arange(len(gold_W)), gold_W]
-        return -float(np.log(probability_W + 1e-300).sum())
+    def surprise(temperature: float) -> np.ndarray:
+        surprise_S = np.zeros(len(sentences))
+        surprise_S[known] = -log_likelihood(logits_WK / temperature, list(map(len, kept)), gold_W, rules)
+        return surprise_S
 
     return surprise
 

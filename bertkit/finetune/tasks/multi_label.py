@@ -75,8 +75,9 @@ def _surprise(
     """Of every label of every text, given or not."""
     logits_NK = text_logits(ask, texts, rows).astype(np.float64) if rows else np.zeros((0, len(labels)))
     number = {label: index for index, label in enumerate(labels)}
-    sign_NK = 2 * np.concatenate([_targets(None, text, number, settings) for text in texts], dtype=np.float64) - 1
-    return lambda temperature: float(np.logaddexp(0, -sign_NK * logits_NK / temperature).sum())
+    given = [_targets(None, text, number, settings) for text in texts]
+    sign_NK = 2 * np.concatenate([logits_NK[:0], *given], dtype=np.float64) - 1
+    return lambda temperature: np.logaddexp(0, -sign_NK * logits_NK / temperature).sum(axis=1)
 
 
 def _hits(text: Sentence, labels: list[str], sure: Mapping[str, float]) -> Hits:
