@@ -37,7 +37,7 @@ def read_rewrites(
         check_source(source)
         lines = read_lines(Path(source), config.errors, cut_long=False, encoding=config.encoding)
         found = FORMATS[suffix_of(source)].records if suffix_of(source) in (".jsonl", ".csv") else None
-        records = found(lines, source) if found else tab_records(lines, source, config)
+        records = found(lines, source, config) if found else tab_records(lines, source, config)
     return (pair_of_record(record, source, line, config, tagged) for record, line in records)
 
 

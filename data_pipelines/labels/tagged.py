@@ -29,7 +29,7 @@ def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagg
     if found.sentences:
         return found.sentences(lines, source, config, tagged)
     assert found.records is not None
-    return sentences_of_records(found.records(lines, source), source, config, tagged)
+    return sentences_of_records(found.records(lines, source, config), source, config, tagged)
 
 
 def read_labeled_texts(
@@ -49,7 +49,7 @@ def read_labeled_texts(
     if not found.records:
         known = " ".join(name for name in FORMATS if name[0] == "." and FORMATS[name].records)
         raise ValueError(f"{source}: a {suffix_of(source)} file holds no texts with a label; give one of {known}")
-    return texts_of_records(found.records(lines, source), source, config, tagged, kind, paired)
+    return texts_of_records(found.records(lines, source, config), source, config, tagged, kind, paired)
 
 
 def check_source(source: str) -> None:

@@ -81,16 +81,18 @@ def test_an_empty_text_and_no_sentence_at_all_come_back(tmp_path, name):
         assert facts(read_tagged(str(file), TaggedConfig()), "words", "tags") == facts(given, "words", "tags")
 
 
-def test_brat_marks_places_in_the_text_beside_it(tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_brat_marks_places_in_the_text_beside_it(tmp_path, encoding):
     given = [*sentences(), Sentence([], [], "", [], "", []), *sentences({"Ende": ["B-LOC"]})]
     text = "\n".join(sentence.text for sentence in given)
-    (tmp_path / "x.txt").write_text(text, encoding="utf-8", newline="")
+    (tmp_path / "x.txt").write_text(text, encoding=encoding, newline="")
     (tmp_path / "x.ann").write_text(
-        text_of("brat", given) + "R1\tnear Arg1:T1 Arg2:T2\n#1\tNote T1\tx\n", encoding="utf-8"
+        text_of("brat", given) + "R1\tnear Arg1:T1 Arg2:T2\n#1\tNote T1\tx\n", encoding=encoding
     )
     fields = ("words", "tags", "text", "offsets")
-    assert facts(read_tagged(str(tmp_path / "x.ann"), TaggedConfig()), *fields) == facts(given, *fields)
-    assert facts(read_tagged(str(tmp_path), TaggedConfig()), *fields) == facts(given, *fields)
+    config = TaggedConfig(encoding=encoding)
+    assert facts(read_tagged(str(tmp_path / "x.ann"), config), *fields) == facts(given, *fields)
+    assert facts(read_tagged(str(tmp_path), config), *fields) == facts(given, *fields)
 
 
 def test_brat_spans_over_lines_join_them_and_wrong_ones_are_refused_with_their_line(tmp_path):

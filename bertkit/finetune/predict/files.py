@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from bertkit.finetune.predict.inputs import Part, kind_of
 from bertkit.finetune.predict.outputs import Answer, Write
@@ -25,13 +26,13 @@ def tag_files(
     kind: str,
     output: str,
     encoding: str = UTF_8,
-    errors: str = "strict",
+    errors: Literal["strict", "replace"] = "strict",
     choose: Choose = iter,
 ) -> None:
     """Tag files one after the other, or standard input, to standard output; `choose` says which answers are written.
     Lines end as those of the input do."""
     task, reading = tagger.task, tagger.reading
-    reading = reading._replace(config=replace(reading.config, encoding=encoding))
+    reading = reading._replace(config=replace(reading.config, encoding=encoding, errors=errors))
     kinds = [kind_of(file, reading) if kind == "auto" else kind for file in files]
     kinds = kinds or ["text" if kind == "auto" else kind]
     write = _writer(task, output, kinds)

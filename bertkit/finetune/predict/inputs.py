@@ -109,7 +109,7 @@ def _of_records(found: LabelFormat, lines: Iterable[Line], source: str, config: 
     assert found.records is not None
     seen: list[Line] = []
     follows = follower()
-    for record, number in found.records(_noted(lines, seen), source):
+    for record, number in found.records(_noted(lines, seen), source, config):
         yield from _untagged([line for line in seen if line.number < number and not line.text.strip()], found)
         seen.clear()
         fields = unwrapped(record)

@@ -71,7 +71,7 @@ def pair_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model reads pairs of texts, but {kind} holds words")
-    places = ((record, f"{source}:{number}") for record, number in found.records(lines, source))
+    places = ((record, f"{source}:{number}") for record, number in found.records(lines, source, reading.config))
     return (
         Part(texts_of_record(record, reading.config, place, True), record=record, form=found, place=place)
         for record, place in places

@@ -151,7 +151,7 @@ def _inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> 
         raise ValueError(f"{source}: this model rewrites texts, but {kind} holds words")
     return (
         Part(pair_of_record(record, source, number, reading.config, False).words, record=record, form=found)
-        for record, number in found.records(lines, source)
+        for record, number in found.records(lines, source, reading.config)
     )
 
 

@@ -17,8 +17,8 @@ class LabelFormat(NamedTuple):
 
     sentences: Callable[[Iterable[Line], str, TaggedConfig, bool], Iterator[Sentence]] | None = None
     """Lines, file name, settings, and whether tags must be there, to words with tags."""
-    records: Callable[[Iterable[Line], str], Iterator[Record]] | None = None
-    """Lines and file name to records, each with words and tags, a text and spans, or a text and a label."""
+    records: Callable[[Iterable[Line], str, TaggedConfig], Iterator[Record]] | None = None
+    """Lines, file name and settings to records, each with words and tags, a text and spans, or a text and a label."""
     filler: Callable[[TaggedConfig, Collection[str]], Fill] | None = None
     """For a file to be tagged: its settings and the labels that it may hold already."""
     write: Callable[[Iterable[Sentence], TaggedConfig], Iterator[str | bytes]] | None = None

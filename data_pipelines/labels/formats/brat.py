@@ -23,11 +23,11 @@ class _Span(NamedTuple):
     line: int
 
 
-def brat_records(lines: Iterable[Line], source: str) -> Iterator[Record]:
+def brat_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
     """A text with its spans for each line of the text; a span over the end of a line joins the two. Other marks than
     spans are left alone."""
     spans = sorted(_spans(lines, source))
-    text = _text_beside(source, spans)
+    text = _text_beside(source, spans, config)
     start = index = 0
     for number, end in enumerate([*(match.start() for match in re.finditer("\n", text)), len(text)], start=1):
         inside = index
@@ -67,16 +67,18 @@ def _spans(lines: Iterable[Line], source: str) -> Iterator[_Span]:
         yield _Span(ends[0], ends[-1], found[1], found[3], number)
 
 
-def _text_beside(source: str, spans: list[_Span]) -> str:
+def _text_beside(source: str, spans: list[_Span], config: TaggedConfig) -> str:
     """The text that the spans mark: they must say the words that stand there. A line break counts as it is written,
     two characters in a file of Windows, or as one."""
     path = Path(source.removesuffix(".gz")).with_suffix(".txt")
     if not path.is_file():
         raise ValueError(f"{source} marks places in {path.name}, which is not beside it")
     try:
-        written = path.read_bytes().decode()
+        written = path.read_bytes().decode(config.encoding, config.errors)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file") from None
+        raise ValueError(
+            f"{path}: not {config.encoding} ({error.reason}); name its encoding (--encoding NAME or data.encoding=NAME)"
+        ) from None
     texts = (written, written.replace("\r\n", "\n"), written.removeprefix("\ufeff"))
     wrong = [[span for span in spans if _flat(text[span.start : span.end]) != _flat(span.said)] for text in texts]
     for text, odd in zip(texts, wrong, strict=True):

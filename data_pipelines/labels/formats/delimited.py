@@ -4,13 +4,14 @@ import csv
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.formats.conll import fill_columns, read_columns
 from data_pipelines.labels.sentence import Record
 from data_pipelines.text.lines import Line
 
 
-def _records(lines: Iterable[Line], source: str, delimiter: str) -> Iterator[Record]:
+def _records(lines: Iterable[Line], source: str, config: TaggedConfig, delimiter: str) -> Iterator[Record]:
     records = csv.DictReader((line.text + "\n" for line in lines), delimiter=delimiter, strict=delimiter == ",")
     try:
         for record in records:

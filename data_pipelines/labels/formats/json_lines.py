@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.sentence import Record
 from data_pipelines.text.lines import Line
 
 
-def json_records(lines: Iterable[Line], source: str) -> Iterator[Record]:
+def json_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
     lines = iter(lines)
     for line in lines:
         if line.text.lstrip().startswith("["):
