@@ -91,7 +91,8 @@ def _evaluate_labeled(arguments: Namespace) -> None:
         check_source(source)
     model = only_for(arguments.model, arguments.backend)
     tagger = Tagger.load(model, backend=arguments.backend)
-    remembered = {key: value for key, value in vars(tagger.reading.config).items() if not hasattr(arguments, key)}
+    config = tagger.reading.of_source(arguments.corpus[0]).config
+    remembered = {key: value for key, value in vars(config).items() if not hasattr(arguments, key)}
     found = score_labeled(tagger, arguments.corpus, from_flags(TaggedConfig, arguments, **remembered), worst)
     answer(arguments.json, found, lambda: print_evaluation(tagger.task, found))
 

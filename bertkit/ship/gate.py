@@ -89,7 +89,7 @@ def _score(kind: str, folder: Path, backend: str, gate: Gate) -> Scored:
 def _labeled_score(folder: Path, backend: str, gate: Gate) -> Scored:
     """The score that decides in fine-tuning."""
     tagger = Tagger.load(folder, backend=backend)
-    found = score_labeled(tagger, [gate.check], tagger.reading.config, worst=0)
+    found = score_labeled(tagger, [gate.check], tagger.reading.of_source(gate.check).config, worst=0)
     points = 100 * found[found["score"]]
     return Scored(found["score"], points, f"{points:.2f}")
 

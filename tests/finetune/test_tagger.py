@@ -283,6 +283,18 @@ def test_files_are_read_as_the_training_files_were(tmp_path, tokenizer, capsys):
     assert run_tag(capsys, "--model", tmp_path / "run", tmp_path / "new.txt") == rows
 
 
+def test_columns_named_for_one_format_do_not_touch_the_words_of_another():
+    """Trained on columns whose second holds the tags, or on CoNLL-U: the second column of CoNLL-U holds the words."""
+    columns = Reading(TaggedConfig(tag_column="2", encoding="latin-1"), LABELS, [".conll"])
+    assert columns.of("tsv").config.tag_column == columns.of("text").config.tag_column == "2"
+    assert columns.of("conllu").config == TaggedConfig(encoding="latin-1") == columns.of("jsonl").config
+    treebank = Reading(TaggedConfig(tag_column="upos"), LABELS, [".conllu"])
+    assert [treebank.of(kind).config.tag_column for kind in ("conllu", "conll", "jsonl")] == ["upos", "", ""]
+    records = Reading(TaggedConfig(word_column="body"), LABELS, [".jsonl"])
+    assert records.of("doccano") == records.of("csv") == records
+    assert Reading(TaggedConfig(tag_column="2"), LABELS).of("conllu").config.tag_column == "2"
+
+
 @pytest.mark.parametrize("output", ["spans", "doccano", "label-studio", "brat", "conllu"])
 def test_every_output_can_be_learnt_from(trained, tmp_path, capsys, output):
     text = "anna watches the old house near the station.\n\nBoris, and anna!\n"

@@ -42,7 +42,7 @@ def tag_files(
         lines = read_lines(Path(file), errors, cut_long=False, encoding=encoding)
         if output == "brat" and breaks == {"\r\n"}:  # which marks places in the file as it is
             lines = (line._replace(text=f"{line.text}\r") for line in lines)
-        return task.inputs(lines, file, kind, reading)
+        return task.inputs(lines, file, kind, reading.of(kind))
 
     if files:
         _end_lines("\r\n" if breaks == {"\r\n"} else "\n")
@@ -52,7 +52,7 @@ def tag_files(
     else:
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
         stream = StandardInput(sys.stdin.buffer, before_waiting=sys.stdout.flush, line_break=_end_lines)
-        parts = task.inputs(stream.lines(encoding, errors), NAME, kinds[0], reading)
+        parts = task.inputs(stream.lines(encoding, errors), NAME, kinds[0], reading.of(kinds[0]))
         parts = (part._replace(follows=False) for part in parts)  # none waits for its neighbours
         write(choose(tagger.answer_all(parts, must_wait=stream.must_wait)), reading)
     sys.stdout.flush()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named
+from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named, have_columns_alike
 from data_pipelines.labels.formats.conll import has_columns
 from data_pipelines.labels.formats.label_studio import unwrapped
 from data_pipelines.labels.records import follower
@@ -46,6 +46,20 @@ class Reading(NamedTuple):
 
     config: TaggedConfig
     labels: Collection[str]
+    suffixes: Collection[str] = ()
+    """Of the files whose columns the config names; none where that is unknown."""
+
+    def of(self, kind: str) -> "Reading":
+        """For files of a format. Columns that were named for another one say nothing of these."""
+        known = [FORMATS[suffix] for suffix in self.suffixes if suffix in FORMATS]
+        if kind == "text" or not known or any(have_columns_alike(format_named(kind), one) for one in known):
+            return self
+        return self._replace(config=TaggedConfig(encoding=self.config.encoding, errors=self.config.errors))
+
+    def of_source(self, source: str) -> "Reading":
+        """For a labeled file or dataset."""
+        suffix = suffix_of(source)
+        return self.of(suffix[1:]) if suffix in FORMATS else self
 
 
 def kind_of(file: str, reading: Reading) -> str:
@@ -54,8 +68,9 @@ def kind_of(file: str, reading: Reading) -> str:
     suffix = suffix_of(file)
     if suffix in FORMATS and suffix != ".csv":  # which is seldom words in columns
         return suffix[1:]
-    first = islice(read_lines(Path(file), "replace", cut_long=True, encoding=reading.config.encoding), _LOOKED_AT)
-    return "conll" if has_columns(first, *reading) else suffix[1:] if suffix in FORMATS else "text"
+    config, labels, _ = reading.of("conll")
+    first = islice(read_lines(Path(file), "replace", cut_long=True, encoding=config.encoding), _LOOKED_AT)
+    return "conll" if has_columns(first, config, labels) else suffix[1:] if suffix in FORMATS else "text"
 
 
 def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
@@ -95,7 +110,7 @@ def _of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
 def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, reading: Reading) -> Iterator[Part]:
     """What the reader of the format makes of the lines, each sentence with all lines since the one before it."""
     assert found.sentences is not None
-    fill = found.filler(*reading) if found.filler else None
+    fill = found.filler(reading.config, reading.labels) if found.filler else None
     seen: list[Line] = []
     for sentence in found.sentences(_noted(lines, seen), source, reading.config, False):
         here = partial(_filled, fill, list(seen), sentence) if fill else _nothing

@@ -36,7 +36,7 @@ def write_rows(answers: Iterable[Answer], reading: Reading, name: str) -> None:
             for line in part.fill([] if result is None else result.tags):
                 print(line)
         elif result is not None and (result.words or not isinstance(part.given, str)):
-            _emit(form.write([_sentence(part, result)], reading.config))
+            _emit(form.write([_sentence(part, result)], reading.of(name).config))
 
 
 def write_file(answers: Iterable[Answer], reading: Reading, name: str, texts: bool = False) -> None:
@@ -44,7 +44,7 @@ def write_file(answers: Iterable[Answer], reading: Reading, name: str, texts: bo
     form = format_named(name)
     write = form.write_texts if texts else form.write
     assert write is not None
-    _emit(write((_sentence(part, result) for part, result in answers if result is not None), reading.config))
+    _emit(write((_sentence(part, result) for part, result in answers if result is not None), reading.of(name).config))
 
 
 def write_json(answers: Iterable[Answer], reading: Reading) -> None:

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm
 from data_pipelines import durable
 from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.text.lines import suffix_of
 
 SETTINGS = "tagging.json"
 """The file that stands beside the model."""
@@ -20,10 +22,12 @@ def settings_bytes(task: str, form: RowForm, settings: dict[str, Any]) -> bytes:
     return durable.json_bytes({"format": 1, "task": task, **windows, **settings})
 
 
-def files_settings(config: TaggedConfig) -> dict[str, Any]:
-    """Where the training files have their words and tags: files to tag are read alike."""
+def files_settings(config: LabeledSection) -> dict[str, Any]:
+    """Where the training files have their words and tags, and what kind of files they are: files to tag are read
+    alike."""
     values = {key: getattr(config, key) for key in _COLUMNS}
-    return {"files": {key: value for key, value in values.items() if value}}
+    suffixes = sorted({suffix_of(source) for source in config.train if Path(source).is_file()})
+    return {"files": {key: value for key, value in {**values, "suffixes": suffixes}.items() if value}}
 
 
 def read_config(settings: dict[str, Any]) -> TaggedConfig:

@@ -45,7 +45,7 @@ class Tagger:
         check_vocabulary(tokenizer, self.model.config.vocab_size, path)
         self.labels = self.model.labels
         self.settings = settings
-        self.reading = Reading(read_config(settings), self.labels)
+        self.reading = Reading(read_config(settings), self.labels, settings.get("files", {}).get("suffixes", ()))
         self._read = _reader(self.task, settings, path)
         self.encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)

@@ -51,6 +51,11 @@ FORMATS: Table[LabelFormat] = Table(
 )
 
 
+def have_columns_alike(first: LabelFormat, second: LabelFormat) -> bool:
+    """Whether columns or keys that are named for files of one format hold for those of the other."""
+    return first.sentences is second.sentences or (first.records is not None and second.records is not None)
+
+
 def format_named(name: str) -> LabelFormat:
     """The row of a name as users type it: a suffix without its dot, or a name."""
     return FORMATS[name if name in FORMATS else f".{name}"]
