@@ -28,7 +28,7 @@ def _below_baselines(task: Task, part: str, results: Mapping[str, Any]) -> Itera
     name, mean = results["score"], results[part]["mean"]
     column = next(column for column in task.columns if column.key == name)
     for baseline, scores in results[part]["baselines"].items():
-        if mean <= scores[name]:
+        if mean <= scores[name] and mean < 1:  # nothing is better than a perfect score
             own, its = shown_score({name: mean}, column), shown_score(scores, column)
             yield (
                 f"{part} {column.title} {own} is no better than {its} of the baseline {baseline!r}; try more epochs, "

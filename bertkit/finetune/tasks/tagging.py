@@ -133,7 +133,7 @@ def _score(labeled: Labeled, sentences: Sequence[Sentence], predicted: list[list
         return words
     known = labeled.settings[TRAINING]["words"]
     unknown = metrics.unknown_word_scores(gold, predicted, [sentence.words for sentence in sentences], known)
-    return {**words, "unknown": unknown}
+    return {**words, "unknown": unknown} if unknown["words"] else words
 
 
 def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, list[list[str]]]:
