@@ -245,6 +245,8 @@ def test_a_file_comes_back_with_nothing_but_its_tags_changed(trained, tmp_path, 
     assert first["other"] == {"x": [1]}
     assert first["ner_tags"] == ["B-PER", "O"] == first["tags"]
     assert (second["id"], second["label"], second["words"]) == (8, [[0, 4, "PER"]], ["anna", "paints"])
+    (tmp_path / "c.json").write_text(json.dumps(records))
+    assert run_tag(capsys, "--model", trained, tmp_path / "c.json").split("\n") == [lines[1], lines[3], ""]
     (tmp_path / "d.txt").write_text("\nanna\n\n")
     lines = run_tag(capsys, "--model", trained, "--output", "jsonl", tmp_path / "d.txt").splitlines()
     assert [json.loads(line)["words"] for line in lines] == [[], ["anna"], []]

@@ -68,7 +68,8 @@ def _end_lines(line_break: str | None) -> None:
 def _writer(task: Task, output: str, kinds: list[str]) -> Write:
     """The format that is asked for; else a view on a terminal, that of the files if they have one, or the task's."""
     if output == "auto":
-        same = kinds[0] if len(set(kinds)) == 1 and kinds[0] in task.outputs else next(iter(task.outputs))
+        named = {"jsonl" if kind in ("json", "ndjson") else kind for kind in kinds}
+        same = named.pop() if len(named) == 1 and named <= task.outputs.keys() else next(iter(task.outputs))
         output = "view" if sys.stdout.isatty() and has_rich() and "view" in task.outputs else same
     if output not in task.outputs:
         raise ValueError(f"--output {output}: this model's results are written as {', '.join(task.outputs)}")
