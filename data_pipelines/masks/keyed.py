@@ -10,6 +10,8 @@ GOLDEN = 0x9E3779B97F4A7C15
 _STEP = np.uint64(GOLDEN)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_ROUNDS = 6
+"""Of the network in `permute`."""
 _1, _27, _30, _31 = map(np.uint64, (1, 27, 30, 31))
 _WRAP = 2**64 - 1
 # With GOLDEN it spans a lattice without short vectors: no two tokens share a key unless their rows' numbers or their
@@ -77,6 +79,23 @@ def threshold(probability: float) -> np.uint64:
 def below(bits: np.ndarray, limit: int) -> np.ndarray:
     """Uniform integers in [0, limit), limit < 2**32, from 64 random bits each."""
     return bits % np.uint64(limit)
+
+
+def permute(index: np.ndarray, size: int, key: int) -> np.ndarray:
+    """Where each index of range(size) goes under the permutation `key`: a Feistel network on the next even power of
+    two, applied again to results outside the range (less than four times in the mean)."""
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    low = np.uint64((1 << int(half)) - 1)
+    round_keys = fold_each(key, np.arange(_ROUNDS))
+    result = index.astype(np.uint64)
+    walking = np.arange(len(result))
+    while len(walking):
+        left, right = result[walking] >> half, result[walking] & low
+        for round_key in round_keys:
+            left, right = right, left ^ (mix(right ^ round_key) & low)
+        result[walking] = (left << half) | right
+        walking = walking[result[walking] >= size]
+    return result.astype(np.int64)
 
 
 @cache

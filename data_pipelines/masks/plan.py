@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines.masks.keyed import fold, fold_each, mix
-
-_ROUNDS = 6
+from data_pipelines.masks.keyed import fold, permute
+from data_pipelines.masks.shard_order import ShardOrder, Span
 
 
 class StepRows(NamedTuple):
@@ -29,6 +28,8 @@ class Plan:
     global_batch: int | tuple[tuple[int, int], ...]
     """Rows in a step: a number, or stages ((0, 64), (1000, 256)): 64 rows from step 0, 256 from step 1000."""
     seed: int
+    order: ShardOrder | None = None
+    """Which rows come near each other: those of a few shards; None mixes all rows."""
 
     def __post_init__(self):
         if self.num_rows < 1:
@@ -53,8 +54,19 @@ class Plan:
         row_ids = np.empty_like(place)
         for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
             here = epochs == epoch
-            row_ids[here] = permute(index[here], self.num_rows, fold(self.seed, epoch))
+            row_ids[here] = self._row_ids(index[here], epoch)
         return StepRows(row_ids, epochs)
+
+    def spans(self, epoch: int, num_shards: int) -> list[Span]:
+        """When each of the shards that hold the rows is needed, in the order in which they are needed."""
+        if self.order is not None:
+            return self.order.spans(epoch)
+        return [Span(shard, 0, self.num_rows) for shard in range(num_shards)]
+
+    def _row_ids(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        if self.order is not None:
+            return self.order.row_ids(places, epoch)
+        return permute(places, self.num_rows, fold(self.seed, epoch))
 
     @property
     def _stages(self) -> tuple[tuple[int, int], ...]:
@@ -71,20 +83,3 @@ def share_of_rank(rows: StepRows, rank: int, world_size: int) -> StepRows:
         )
     here = slice(rank * size, (rank + 1) * size)
     return StepRows(rows.row_ids[here], rows.epochs[here])
-
-
-def permute(index: np.ndarray, size: int, key: int) -> np.ndarray:
-    """Where each index of range(size) goes under the permutation `key`: a Feistel network on the next even power of
-    two, applied again to results outside the range (less than four times in the mean)."""
-    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    low = np.uint64((1 << int(half)) - 1)
-    round_keys = fold_each(key, np.arange(_ROUNDS))
-    result = index.astype(np.uint64)
-    walking = np.arange(len(result))
-    while len(walking):
-        left, right = result[walking] >> half, result[walking] & low
-        for round_key in round_keys:
-            left, right = right, left ^ (mix(right ^ round_key) & low)
-        result[walking] = (left << half) | right
-        walking = walking[result[walking] >= size]
-    return result.astype(np.int64)

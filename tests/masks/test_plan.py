@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipelines.masks.plan import Plan, permute, share_of_rank
+from data_pipelines.masks.keyed import permute
+from data_pipelines.masks.plan import Plan, share_of_rank
 
 
 @pytest.mark.parametrize("size", [*range(1, 40), 63, 64, 65, 255, 256, 257, 1000, 4095, 4097, 65_537])
