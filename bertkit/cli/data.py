@@ -1,8 +1,11 @@
 """The verbs that turn text into rows: tokenizer, prepare."""
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +15,10 @@ from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
 from bertkit.terminal import printable
 from data_pipelines import durable
+from data_pipelines.places import cache_folder
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.stores import folder_or_url
 from data_pipelines.vocab.config import TokenizerConfig
 
 if TYPE_CHECKING:
@@ -65,9 +70,11 @@ def prepare(parser: argparse.ArgumentParser):
         "  bertkit prepare ... --out shards --engine slurm --parts 256    (all of it on a cluster)\n\n"
         "Run again after an interruption, it resumes. Run again when done, it says so."
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder to write")
+    parser.add_argument(
+        "--out", type=folder_or_url, metavar="FOLDER", help="folder to write, or URL (s3://, gs://, ...)"
+    )
     parser.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json or a folder with one")
-    add_part_flags(parser, "prepare")
+    add_part_flags(parser, "prepare", merge=folder_or_url)
     add_json(parser)
     add_flags(parser, CorpusConfig, optional=("corpus",))
     add_flags(parser, PrepareConfig)
@@ -217,6 +224,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
     from bertkit.terminal import progress_bar
     from data_pipelines.rows.prepare import Progress
     from data_pipelines.rows.prepare import prepare as prepare_shards
+    from data_pipelines.rows.publish import prepare_stored
     from data_pipelines.text.parts import Part
 
     if asks_for_engine(arguments):
@@ -225,25 +233,41 @@ def _prepare(arguments: argparse.Namespace) -> None:
     part = Part.parse(arguments.part) if arguments.part else None
     worked = False
 
-    with progress_bar("preparing") as update:
+    def report(progress: Progress) -> None:
+        nonlocal worked
+        if not worked and progress.estimated_bytes is not None and arguments.json != PRINTED:
+            print(f"about {_size(progress.estimated_bytes)} of shards to write", flush=True)
+        worked = True
+        update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
 
-        def report(progress: Progress) -> None:
-            nonlocal worked
-            if not worked and progress.estimated_bytes is not None and arguments.json != PRINTED:
-                print(f"about {_size(progress.estimated_bytes)} of shards to write", flush=True)
-            worked = True
-            update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
+    with _made_here(arguments.out, arguments.part) as scratch:
+        make = partial(prepare_stored, scratch=scratch) if scratch else prepare_shards
+        with progress_bar("preparing") as update:
+            try:
+                folder = make(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes after the last full shard") from None
+        written = str(arguments.out if scratch else folder)
+        _answer_with_shards(arguments.json, folder, "" if worked else "the folder is prepared already", written)
 
-        try:
-            folder = prepare_shards(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command resumes after the last full shard") from None
-    _answer_with_shards(arguments.json, folder, "" if worked else "the folder is prepared already")
+
+@contextmanager
+def _made_here(out: Path | str, part: str | None = None) -> Iterator[Path | None]:
+    """The folder in which rows for a URL are made, removed once they are there; None for what is no URL."""
+    if isinstance(out, Path):
+        yield None
+        return
+    folder = cache_folder() / "outgoing" / hashlib.sha256(f"{out} {part}".encode()).hexdigest()[:24]
+    yield folder
+    if folder.is_dir():
+        durable.remove_folder(folder)
 
 
 def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig) -> None:
     """Let an engine run this verb for each part, and merge the parts."""
     out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
+    if not isinstance(out, Path):
+        raise ValueError(f"--engine writes to a folder that its workers share, not to {out}; give each --part a URL")
 
     from bertkit.engines.parts import run_parts
     from bertkit.terminal import progress_bar
@@ -265,7 +289,7 @@ def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, conf
             tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
             run_parts(engine, num_parts, part_command(["prepare"], arguments, IMPORTED), is_done, out / "logs", tell)
         merge(out)
-    _answer_with_shards(arguments.json, out, "the folder is one finished set already" if finished else "")
+    _answer_with_shards(arguments.json, out, "the folder is one finished set already" if finished else "", str(out))
 
 
 def _merge(arguments: argparse.Namespace) -> None:
@@ -273,15 +297,22 @@ def _merge(arguments: argparse.Namespace) -> None:
 
     from data_pipelines.rows.manifest import MANIFEST
     from data_pipelines.rows.prepare import merge
+    from data_pipelines.rows.publish import merge_stored
 
-    done = (arguments.merge / MANIFEST).exists()
-    if not done:
-        merge(arguments.merge)
-    _answer_with_shards(arguments.json, arguments.merge, "the folder is one finished set already" if done else "")
+    with _made_here(arguments.merge) as scratch:
+        if scratch:
+            folder, done = merge_stored(arguments.merge, scratch=scratch)
+        else:
+            folder = arguments.merge
+            done = (folder / MANIFEST).exists()
+            if not done:
+                merge(folder)
+        nothing_to_do = "the folder is one finished set already" if done else ""
+        _answer_with_shards(arguments.json, folder, nothing_to_do, str(arguments.merge))
 
 
-def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str) -> None:
-    """Say what a prepared folder holds, and why there was nothing to do, if so."""
+def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str, written: str) -> None:
+    """Say what a prepared folder holds, and why there was nothing to do, if so; else where it was `written`."""
     from data_pipelines.rows.manifest import SPLITS
     from data_pipelines.rows.prepare import unknown_share
     from data_pipelines.rows.shards import open_rows
@@ -296,10 +327,10 @@ def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str) -> N
             print(f"  {split:<10} {len(rows):>12,} rows {rows.num_tokens:>15,} tokens")
         print(f"  {'unknown':<10} {unknown:>12.2%} of the tokens")
         if not nothing_to_do:
-            print(f"wrote {folder}")
+            print(f"wrote {written}")
 
     splits = {split: {"num_rows": len(rows), "num_tokens": rows.num_tokens} for split, rows in opened.items()}
-    answer(json, {"folder": str(folder), **splits, "unknown_share": unknown, "written": not nothing_to_do}, show)
+    answer(json, {"folder": written, **splits, "unknown_share": unknown, "written": not nothing_to_do}, show)
     if unknown > _MUCH_UNKNOWN:
         print(
             f"bertkit: warning: {unknown:.1%} of the text is unknown to the tokenizer, and is never learnt; "

@@ -24,6 +24,8 @@ from data_pipelines.vocab.config import TokenizerConfig
 
 _PACKAGE = Path(__file__).parent.parent
 Verb = Literal["pretrain", "finetune"]
+_OF_ANY_ROWS = ("cache_dir", "cache_gb", "mix_shards")
+"""Keys of `data` that say nothing of how rows are made."""
 
 # The sections below extend configs of other rooms, so that each default stands in one place and each key is flat.
 
@@ -34,8 +36,15 @@ class RowsSection(PrepareConfig):
 
     # A corpus or a prepared folder that moved is known by its fingerprint.
     prepared: Annotated[str | None, MAY_CHANGE] = None
-    """Folder that `bertkit prepare` made (one set, or merged parts), instead of data.corpus. It brings its tokenizer,
-    data.seq_len and all other settings of its rows."""
+    """Folder or URL (s3://, gs://, ...) that `bertkit prepare` wrote (one set, or merged parts), instead of
+    data.corpus. It brings its tokenizer, data.seq_len and all other settings of its rows."""
+
+    mix_shards: Annotated[int, Range("[0, 2**20]")] = 0
+    """Shards whose rows are mixed with each other; 0 mixes all rows. With a number, a run needs only so many shards of
+    a store at once, and begins when it has the first one."""
+
+    cache_gb: Annotated[float, Range("(0, inf)"), MAY_CHANGE] = 20.0
+    """Gigabytes of training rows of a store that are kept here at once, in data.cache_dir."""
 
     cache_dir: Annotated[str | None, MAY_CHANGE] = None
     """Where trained tokenizers and prepared shards are kept for the next run. Default: $BERTKIT_CACHE or
@@ -223,7 +232,7 @@ def _with_settings_of_folder(values: dict[str, Any]) -> dict[str, Any]:
 def _made_with(folder: str) -> dict[str, Any]:
     """How the text of a finished folder was read and cut into rows."""
     try:
-        identity = read_manifest(Path(folder))["identity"]
+        identity = read_manifest(folder)["identity"]
         number, of = identity["part"]
         made_with = {**identity["corpus"], **identity["prepare"]}
     except ValueError as error:
@@ -269,7 +278,7 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     if isinstance(below.get("data"), dict) and isinstance(above.get("data"), dict):
         if _prepared(above) is not None:
-            merged["data"] = {key: value for key, value in below["data"].items() if key == "cache_dir"}
+            merged["data"] = {key: value for key, value in below["data"].items() if key in _OF_ANY_ROWS}
             merged.pop("tokenizer", None)
         elif "corpus" in above["data"]:
             merged["data"] = {key: value for key, value in below["data"].items() if key != "prepared"}

@@ -13,11 +13,10 @@ _WHERE = ("engine", "parts", "part", "merge", "json")
 """Flags that say where and how a verb runs, not what it does."""
 
 
-def add_part_flags(parser: argparse.ArgumentParser, does: str, merge: bool = True) -> None:
-    """`does` says what happens to a part, such as "prepare"; without `merge` parts are joined by an engine alone."""
+def add_part_flags(parser: argparse.ArgumentParser, does: str, merge: Callable[[str], Path | str] = Path) -> None:
+    """`does` says what happens to a part, such as "prepare"; `merge` reads the name of what holds the parts."""
     parser.add_argument("--part", metavar="K/N", help=f"{does} only the K-th of N parts")
-    if merge:
-        parser.add_argument("--merge", type=Path, metavar="FOLDER", help="make one set of the parts in FOLDER")
+    parser.add_argument("--merge", type=merge, metavar="FOLDER", help="make one set of the parts in FOLDER")
     about = f"who makes --parts N parts and merges them: {', '.join(ENGINES)}"
     parser.add_argument("--engine", metavar="NAME", help=about)
     parser.add_argument("--parts", type=int, metavar="N", help="parts that --engine makes")

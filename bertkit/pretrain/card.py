@@ -23,7 +23,7 @@ def model_card(
     """`summary` says what was learned, `epochs` how often the training text was seen."""
     sources = recipe.data.corpus
     if recipe.data.prepared is not None:
-        sources = [source["name"] for source in read_manifest(Path(recipe.data.prepared))["identity"]["sources"]]
+        sources = [source["name"] for source in read_manifest(recipe.data.prepared)["identity"]["sources"]]
     names = [Path(source).name for source in sources]
     origin = recipe.model.architecture if recipe.model.init is None else f"continued from {recipe.model.init}"
     num_parameters = sum(param.numel() for param in model.parameters())

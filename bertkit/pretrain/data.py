@@ -6,7 +6,6 @@ does the work, the others wait for the lock and find it done. No collective oper
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -21,10 +20,12 @@ from bertkit.config.recipe import DataSection, TokenizerSection, read_recipe
 from bertkit.hf import load_outline
 from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
 from bertkit.hf.models import check_head
+from bertkit.pretrain.stored_rows import open_prepared, prepared_folder
 from bertkit.run.folder import RECIPE, read_facts
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable
+from data_pipelines.places import cache_folder
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import MANIFEST, SPLITS, read_manifest
 from data_pipelines.rows.prepare import prepare
@@ -67,15 +68,17 @@ class PretrainingData(NamedTuple):
 
 
 def open_data(
-    data: DataSection, tokenizer: TokenizerSection, model: ModelSection, loud: bool = True
+    data: DataSection, tokenizer: TokenizerSection, model: ModelSection, loud: bool = True, run_dir: str = ""
 ) -> PretrainingData:
-    """Find or make the tokenizer and the shards that a recipe asks for; `loud` shows progress."""
+    """Find or make the tokenizer and the shards that a recipe asks for; `loud` shows progress. What comes from a store
+    is kept for this run alone."""
     cache = Cache(cache_folder(data.cache_dir), loud)
     init = None if model.init is None else resolve(model.init)
     if init is not None:
         _check_init(init, data.seq_len)
     if data.prepared is not None:
-        text, rows_folder = None, Path(data.prepared)
+        reads_all = model.embeddings == "neighbors"
+        text, rows_folder = None, open_prepared(data, run_dir, cache.folder, reads_all, cache.progress)
         tokenizer_folder = rows_folder / "tokenizer"
         _check_prepared(rows_folder, init)
     else:
@@ -103,7 +106,7 @@ def rows_of_run(folder: Path) -> Path:
         raise ValueError(f"{folder} holds no {RECIPE}")
     data = read_recipe(str(folder / RECIPE)).data
     cache = cache_folder(data.cache_dir)
-    given = [] if data.prepared is None else [Path(data.prepared) / MANIFEST]
+    given = [] if data.prepared is None else [prepared_folder(data, str(folder), cache) / MANIFEST]
     for manifest in given or sorted(cache.glob(f"rows/*/{MANIFEST}")):
         with suppress(ValueError, KeyError, TypeError):
             if json.loads(manifest.read_bytes())["fingerprint"] == (read_facts(folder) or {})["rows"]:
@@ -119,10 +122,6 @@ class Cache(NamedTuple):
 
     def progress(self, title: str) -> AbstractContextManager[Update]:
         return progress_bar(title) if self.loud else nullcontext(lambda done, total, note: None)
-
-
-def cache_folder(chosen: str | None) -> Path:
-    return Path(chosen or os.environ.get("BERTKIT_CACHE") or "~/.cache/bertkit").expanduser()
 
 
 def _check_init(folder: Path, seq_len: int) -> None:

@@ -44,7 +44,7 @@ def pretrain(recipe: Recipe) -> int:
         if run.is_first:
             make_places(run.folder, recipe.run.restart)
         check_shape(recipe)
-        data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=run.is_first)
+        data = open_data(recipe.data, recipe.tokenizer, recipe.model, run.is_first, recipe.run.dir)
         check_facts(run.folder, data.facts())
         run.connect(recipe.train.precision, recipe.run.trackers)
         check_same_start(run.accelerator, recipe, data.facts_of_ranks)

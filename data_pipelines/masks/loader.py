@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from data_pipelines.masks.ahead import ShardsAhead
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.plan import Plan, share_of_rank
 from data_pipelines.rows.batch import RowBatch
@@ -47,7 +48,7 @@ def load_steps(
     import torch
 
     batches: torch.utils.data.DataLoader = torch.utils.data.DataLoader(
-        _Steps(rows, plan, collator, rank, world_size, micro_batch),  # type: ignore[arg-type]
+        _Steps(rows.waiting(), plan, collator, rank, world_size, micro_batch),  # type: ignore[arg-type]
         batch_size=None,
         sampler=steps,
         num_workers=num_workers,
@@ -61,8 +62,11 @@ def load_steps(
         made_ahead = iter(batches)
     # When Python ends it would ask a worker that still runs to end, and wait; but workers do not listen.
     Finalize(made_ahead, _kill, args=(set(multiprocessing.active_children()) - others,), exitpriority=1)
-    for step, arrays in zip(steps, made_ahead, strict=True):
-        yield step, [_as_tensors(batch) for batch in arrays]
+    with ShardsAhead(rows, plan, steps) as shards:
+        for step in steps:
+            shards.wait_for(step)
+            yield step, [_as_tensors(batch) for batch in next(made_ahead)]
+            shards.done(step)
 
 
 def evaluation_batches(

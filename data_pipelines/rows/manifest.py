@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from data_pipelines.text.stores import is_url
+
 FORMAT = 1
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
@@ -14,13 +16,22 @@ SPLITS = ("train", "validation")
 _SAFE_NAME = re.compile(r"(part-\d+-of-\d+/)?(train|validation)-\d{5}")
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished folder; a damaged one is refused."""
-    path = folder / MANIFEST
+def read_manifest(folder: Path | str) -> dict[str, Any]:
+    """The manifest of a finished folder, here or on a store; a damaged one is refused."""
+    if is_url(str(folder)):
+        from data_pipelines.text.transfer import read_stored
+
+        return parse_manifest(read_stored(f"{folder}/{MANIFEST}"), folder)
+    path = Path(folder) / MANIFEST
     if not path.is_file():
-        raise ValueError(_why_unfinished(folder))
+        raise ValueError(_why_unfinished(Path(folder)))
+    return parse_manifest(path.read_bytes(), folder)
+
+
+def parse_manifest(data: bytes, folder: Path | str) -> dict[str, Any]:
+    path = f"{folder}/{MANIFEST}"
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(data)
         version = manifest["format"]
         if version == FORMAT and manifest["fingerprint"] != fingerprint_of(manifest):
             raise ValueError("its content does not fit its fingerprint")

@@ -17,6 +17,7 @@ from data_pipelines.rows.filling import PrepareState, ShardFiller, read_state
 from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import check_files, open_rows
+from data_pipelines.rows.stored import read_origin
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources, read_documents
 from data_pipelines.text.parts import Part, read_part
@@ -119,7 +120,8 @@ def merge(folder: Path | str) -> Path:
     for name, manifest in manifests.items():
         refuse_other(whole | {"part": expected[name]}, manifest["identity"], folder / name)
         for split in SPLITS:
-            check_files(folder / name, manifest["shards"][split])
+            if read_origin(folder / name) is None:
+                check_files(folder / name, manifest["shards"][split])
             shards[split] += [entry | {"name": f"{name}/{entry['name']}"} for entry in manifest["shards"][split]]
     first = load_tokenizer(folder / found[0].name / "tokenizer")
     _check_maskable(folder, shards, first, folder / found[0].name / "tokenizer")

@@ -27,7 +27,7 @@ def identify(
     }
 
 
-def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path) -> None:
+def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path | str) -> None:
     """Refuse a folder that was made from something else, and say what differs."""
     for key, label in (
         ("sources", "the corpus"),

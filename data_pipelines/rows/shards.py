@@ -8,8 +8,10 @@ names them all with sizes and hashes; a folder without it is unfinished.
 
 import hashlib
 import shutil
+import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +20,12 @@ import numpy as np
 from data_pipelines import durable
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.manifest import SPLITS, read_manifest
+from data_pipelines.rows.stored import drop_shard, fetch_counts, fetch_shard, is_here, read_origin, shard_bytes
 from data_pipelines.text.digest import check_hashes
 
 # T tokens, S sequences, R rows, B rows of a batch, V vocabulary
 
+_POLL_SECONDS = 0.02
 FILES = ("tokens", "words", "sequences", "rows", "counts")
 
 
@@ -116,7 +120,8 @@ def open_rows(folder: Path | str, split: str = "train") -> "Rows":
 
 
 class Rows:
-    """The rows of one split, memory-mapped. Opening takes the same time for any number of rows."""
+    """The rows of one split, memory-mapped. Opening takes the same time for any number of rows; shards that lie on a
+    store are fetched when their rows are asked for."""
 
     def __init__(self, folder: Path | str, split: str = "train"):
         if split not in SPLITS:
@@ -130,10 +135,23 @@ class Rows:
         self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
         # Four bytes for each start, and for the end of the last sequence.
         self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
-        self.num_files = 4 * len(self._entries)
+        self.rows_of_shards: list[int] = [entry["num_rows"] for entry in self._entries]
+        self.bytes_of_shards = [shard_bytes(entry) for entry in self._entries]
+        self._first_row = np.cumsum([0] + self.rows_of_shards)
+        self._open: dict[int, _Shard] = {}
+        self._waits = False
+        self.origin = read_origin(self.folder)
+        """The store that the shards come from; None where they are all here."""
+        if self.origin is None:
+            check_files(self.folder, self._entries)
+
+    @property
+    def num_files(self) -> int:
         """Files that stay open once rows were read: all but the counts."""
-        self._first_row = np.cumsum([0] + [entry["num_rows"] for entry in self._entries])
-        check_files(self.folder, self._entries)
+        num_shards = len(self._entries)
+        if self.origin is not None and num_shards:
+            num_shards = min(num_shards, self.origin.max_bytes // max(min(self.bytes_of_shards), 1) + 1)
+        return 4 * num_shards
 
     def __len__(self) -> int:
         return int(self._first_row[-1])
@@ -141,9 +159,9 @@ class Rows:
     def gather(self, row_ids: np.ndarray) -> RowBatch:
         """The rows of these ids laid end to end, in the order given."""
         assert len(row_ids) == 0 or (row_ids.min() >= 0 and row_ids.max() < len(self)), "a row that is not there"
-        shard_of_row = np.searchsorted(self._first_row, row_ids, side="right") - 1
+        shard_of_row = self.shards_of(row_ids)
         parts = [
-            (np.flatnonzero(shard_of_row == shard), self._shards[shard], int(self._first_row[shard]))
+            (np.flatnonzero(shard_of_row == shard), self._shard(int(shard)), int(self._first_row[shard]))
             for shard in np.unique(shard_of_row)
         ]
         num_rows = len(row_ids)
@@ -170,8 +188,14 @@ class Rows:
             words_T[target] = (shard.words[source >> 3] >> (7 - (source & 7)).astype(np.uint8)) & 1
         return RowBatch(ids_T, row_starts, sequence_starts, words_T)
 
+    def shards_of(self, row_ids: np.ndarray) -> np.ndarray:
+        """The shard of each row."""
+        return np.searchsorted(self._first_row, row_ids, side="right") - 1
+
     def token_counts(self) -> np.ndarray:
         """(V,) how often each id occurs."""
+        if self.origin is not None:
+            fetch_counts(self.folder, self.origin, self._entries)
         counts = np.zeros(self.vocab_size, np.int64)
         for entry in self._entries:
             counts += np.fromfile(self.folder / f"{entry['name']}.counts", "<i8")
@@ -179,20 +203,54 @@ class Rows:
 
     def verify(self) -> None:
         """Compare the hash of every file with the manifest's; one that was not touched since is not read again."""
-        hashes = {f"{entry['name']}.{kind}": entry[kind]["sha256"] for entry in self._entries for kind in FILES}
-        check_hashes(self.folder, hashes)
+        if self.origin is None:
+            check_hashes(self.folder, _hashes(self._entries, FILES))
+            return
+        for entry in self._entries:
+            try:
+                if is_here(self.folder, entry):
+                    check_hashes(self.folder, _hashes([entry], _Shard._fields))
+            except ValueError:  # it is fetched again
+                drop_shard(self.folder, entry)
 
-    @cached_property
-    def _shards(self) -> list[_Shard]:
-        types = {"tokens": token_type(self.vocab_size), "words": "u1", "sequences": "<u4", "rows": "<u4"}
-        return [
-            _Shard(**{kind: _map(self.folder / f"{entry['name']}.{kind}", types[kind]) for kind in types})
-            for entry in self._entries
-        ]
+    def is_here(self, shard: int) -> bool:
+        return self.origin is None or is_here(self.folder, self._entries[shard])
+
+    def fetch(self, shard: int) -> None:
+        """Copy a shard from its store, if it is not here."""
+        if self.origin is not None and not self.is_here(shard):
+            fetch_shard(self.folder, self.origin, self._entries[shard])
+
+    def drop(self, shard: int) -> None:
+        """Make room for another shard."""
+        assert self.origin is not None, "rows of which there is no other copy"
+        drop_shard(self.folder, self._entries[shard])
+
+    def waiting(self) -> "Rows":
+        """These rows for a process that waits for shards which another one fetches."""
+        waiting = copy(self)
+        waiting._open, waiting._waits = {}, True
+        return waiting
+
+    def _shard(self, shard: int) -> _Shard:
+        if shard not in self._open:
+            while self._waits and not self.is_here(shard):
+                time.sleep(_POLL_SECONDS)
+            self.fetch(shard)
+            # A file that was removed takes room until it is no longer mapped.
+            self._open = {number: opened for number, opened in self._open.items() if self.is_here(number)}
+            types = {"tokens": token_type(self.vocab_size), "words": "u1", "sequences": "<u4", "rows": "<u4"}
+            path = self.folder / self._entries[shard]["name"]
+            self._open[shard] = _Shard(**{kind: _map(Path(f"{path}.{kind}"), types[kind]) for kind in types})
+        return self._open[shard]
 
     def __getstate__(self) -> dict[str, Any]:
         # A loader worker maps the files itself: maps are pickled as copies.
-        return {name: value for name, value in self.__dict__.items() if name != "_shards"}
+        return {**self.__dict__, "_open": {}}
+
+
+def _hashes(entries: list[dict[str, Any]], kinds: Iterable[str]) -> dict[str, str]:
+    return {f"{entry['name']}.{kind}": entry[kind]["sha256"] for entry in entries for kind in kinds}
 
 
 def _map(path: Path, kind: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 BLOCK_BYTES = 1 << 23
@@ -51,16 +51,20 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
+def folder_or_url(name: str) -> Path | str:
+    """A folder as a path, a URL without a slash at its end as it is."""
+    return name.rstrip("/") if is_url(name) else Path(name)
+
+
 def find_stored(url: str) -> list[StoredFile]:
     """The file of this URL, or all files of a folder or glob, in the order of their names."""
-    store, path = _open_store(url)
+    store, path = open_store(url)
+    store.invalidate_cache()  # what others have written since counts, too
     if any(sign in path for sign in _GLOB_SIGNS) and not url.startswith("http"):  # there ? begins a query
-        found = {
-            name: info for name, info in _ask(url, lambda: store.glob(path, detail=True)).items() if _is_file(info)
-        }
+        found = {name: info for name, info in ask(url, lambda: store.glob(path, detail=True)).items() if _is_file(info)}
     else:
-        info = _ask(url, lambda: store.info(path))
-        found = {path: info} if _is_file(info) else _ask(url, lambda: store.find(path, detail=True))
+        info = ask(url, lambda: store.info(path))
+        found = {path: info} if _is_file(info) else ask(url, lambda: store.find(path, detail=True))
     files = []
     for name, info in sorted(found.items()):
         if info.get("size") is None:
@@ -72,7 +76,8 @@ def find_stored(url: str) -> list[StoredFile]:
     return files
 
 
-def _open_store(url: str) -> tuple[Any, str]:
+def open_store(url: str) -> tuple[Any, str]:
+    """The store of a URL, and what the store itself calls the file."""
     import fsspec
 
     protocol = url.partition("://")[0]
@@ -89,7 +94,7 @@ def _open_store(url: str) -> tuple[Any, str]:
         raise ValueError(f"{url}: the store cannot be opened: {_words(error)}") from None
 
 
-def _ask(url: str, question: Callable[[], T]) -> T:
+def ask(url: str, question: Callable[[], T]) -> T:
     """The answer of a store, asked again where it failed for the moment."""
     for wait in (*WAITS, None):
         try:
@@ -111,7 +116,7 @@ class _Blocks(io.RawIOBase):
 
     def __init__(self, file: StoredFile):
         self._file, self._at = file, 0
-        self._store, self._path = _open_store(file.url)
+        self._store, self._path = open_store(file.url)
         self._ahead = ThreadPoolExecutor(1)
         self._blocks: dict[int, Future[bytes]] = {}
 
@@ -149,7 +154,7 @@ class _Blocks(io.RawIOBase):
                 raise OSError(f"{len(data):,} bytes came of {end - start:,} from {start:,} on")
             return data
 
-        return _ask(self._file.url, fetched)
+        return ask(self._file.url, fetched)
 
     def close(self) -> None:
         self._ahead.shutdown(wait=False, cancel_futures=True)

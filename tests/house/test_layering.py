@@ -21,6 +21,7 @@ LEAVES = {
     "data_pipelines/table.py",
     "data_pipelines/bounds.py",
     "data_pipelines/durable.py",
+    "data_pipelines/places.py",
     "bertkit/terminal.py",
     "bertkit/events.py",
     "bertkit/cpu.py",

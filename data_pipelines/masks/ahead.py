@@ -1,0 +1,101 @@
+"""Fetches the shards that the next steps need from their store, in the order of the plan, while others are in use.
+
+The folder holds no more bytes than it may: a shard is removed once its last step is done, when there is need of room.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from data_pipelines.masks.plan import Plan
+from data_pipelines.masks.shard_order import Span
+from data_pipelines.rows.shards import Rows
+
+_POLL_SECONDS = 0.02
+_PAUSE_SECONDS = 10.0
+"""Before a store that failed is asked for the same shard again."""
+
+
+class ShardsAhead(AbstractContextManager):
+    """Of the processes on a machine the first one fetches; the others wait until it has. Rows that are all here need
+    neither."""
+
+    def __init__(self, rows: Rows, plan: Plan, steps: range):
+        self._rows, self._plan = rows, plan
+        self._first, self._end = plan.rows_before_step(steps.start), plan.rows_before_step(steps.stop)
+        self._done = self._first
+        """Rows of the steps that are done."""
+        self._needed_until: dict[int, int] = {}
+        self._problem: ValueError | None = None
+        self._moved, self._closed = threading.Condition(), False
+        self._thread = threading.Thread(target=self._fetch, daemon=True)
+        if rows.origin is not None and os.environ.get("LOCAL_RANK", "0") == "0":
+            self._thread.start()
+
+    def wait_for(self, step: int) -> None:
+        """Wait until the shards of a step are here; a store that does not give them is named."""
+        if self._rows.origin is None:
+            return
+        shards = {int(shard) for shard in self._rows.shards_of(self._plan.rows_of_step(step).row_ids)}
+        with self._moved:
+            while not all(map(self._rows.is_here, shards)):
+                if self._problem is not None:
+                    raise self._problem
+                self._moved.wait(_POLL_SECONDS)
+
+    def done(self, step: int) -> None:
+        """The batches of this step have been used, on every rank."""
+        with self._moved:
+            self._done = self._plan.rows_before_step(step + 1)
+            self._moved.notify_all()
+
+    def __exit__(self, *error) -> None:
+        with self._moved:
+            self._closed = True
+            self._moved.notify_all()
+
+    def _fetch(self) -> None:
+        for shard, _, end in self._spans():
+            if not self._rows.is_here(shard):
+                with self._moved:
+                    while not (self._closed or self._has_room(shard)):
+                        self._moved.wait()
+                while not self._closed and not self._is_fetched(shard):
+                    with self._moved:
+                        self._moved.wait_for(lambda: self._closed, timeout=_PAUSE_SECONDS)
+            if self._closed:
+                return
+            with self._moved:
+                self._needed_until[shard] = end
+                self._moved.notify_all()
+
+    def _is_fetched(self, shard: int) -> bool:
+        try:
+            self._rows.fetch(shard)
+            self._problem = None
+        except ValueError as error:  # told to whoever waits for this shard; before that the store may recover
+            self._problem = error
+        except OSError as error:
+            self._problem = ValueError(f"{self._rows.folder}: {error}; make room, or lower data.cache_gb")
+        return self._problem is None
+
+    def _spans(self) -> Iterator[Span]:
+        """When each shard is needed from the first step on, in rows since the first epoch began."""
+        num_rows = self._plan.num_rows
+        for epoch in range(self._first // num_rows, -(-self._end // num_rows)):
+            for shard, first, end in self._plan.spans(epoch, len(self._rows.rows_of_shards)):
+                if epoch * num_rows + end > self._first and epoch * num_rows + first < self._end:
+                    yield Span(shard, epoch * num_rows + first, epoch * num_rows + end)
+
+    def _has_room(self, shard: int) -> bool:
+        """Whether a shard fits, now that those are removed that no step needs before their next turn."""
+        assert self._rows.origin is not None
+        sizes = self._rows.bytes_of_shards
+        here = [number for number in range(len(sizes)) if self._rows.is_here(number)]
+        total = sum(sizes[number] for number in here) + sizes[shard]
+        for number in here:
+            if total > self._rows.origin.max_bytes and self._needed_until.get(number, 0) <= self._done:
+                self._rows.drop(number)
+                total -= sizes[number]
+        return total <= self._rows.origin.max_bytes

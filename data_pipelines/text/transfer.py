@@ -1,0 +1,114 @@
+"""Copies files between this disk and a store; what arrives is what was sent, or an error names its URL.
+
+A folder on a store is complete or absent: its `last` file, which says what the others are, is written last and removed
+first.
+"""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from data_pipelines import durable
+from data_pipelines.text.digest import file_hash
+from data_pipelines.text.stores import StoredFile, ask, find_stored, open_store
+
+HASHES = "sha256.json"
+"""The last file of a folder that has no manifest of its own: the sha256 of every other one."""
+_COPY_BYTES = 1 << 20
+_TRIES = 3
+
+
+def read_stored(url: str) -> bytes:
+    """The whole content of a small file; a ValueError if there is none."""
+    store, path = open_store(url)
+    return ask(url, lambda: store.cat_file(path))
+
+
+def is_stored(url: str) -> bool:
+    store, path = open_store(url)
+    store.invalidate_cache()
+    return ask(url, lambda: store.isfile(path))
+
+
+def stored_files(url: str) -> dict[str, StoredFile]:
+    """The files of a folder by their names in it; none where nothing has been written yet."""
+    store, path = open_store(url)
+    store.invalidate_cache()
+    if not ask(url, lambda: store.exists(path)):
+        return {}
+    root = store.unstrip_protocol(path.rstrip("/")) + "/"
+    return {file.url.removeprefix(root): file for file in find_stored(url)}
+
+
+def fetch_file(file: StoredFile, target: Path, sha256: str | None = None) -> None:
+    """Copy a file from its store, whole or not at all; one that arrives with another sha256 is fetched again."""
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for _ in range(_TRIES):
+            digest = hashlib.sha256()
+            with file.open() as source, open(temporary, "wb") as copy:
+                while block := source.read(_COPY_BYTES):
+                    copy.write(block)
+                    digest.update(block)
+            if sha256 in (None, digest.hexdigest()):
+                os.replace(temporary, target)
+                return
+    finally:
+        temporary.unlink(missing_ok=True)
+    raise ValueError(f"{file.url} is damaged: its sha256 is not the one that its folder names; write it again")
+
+
+def put_file(source: Path, url: str) -> None:
+    """Copy a file to a store, and see that all of it is there."""
+    store, path = open_store(url)
+    size = source.stat().st_size
+
+    def put() -> None:
+        try:
+            store.put_file(str(source), path)
+        except FileNotFoundError:  # a store that has folders
+            store.makedirs(store._parent(path), exist_ok=True)
+            store.put_file(str(source), path)
+        store.invalidate_cache(store._parent(path))
+        if (arrived := store.info(path)["size"]) != size:
+            raise OSError(f"{arrived:,} bytes arrived of {size:,}")
+
+    ask(url, put)
+
+
+def check_writable(url: str) -> None:
+    """Refuse a folder on a store that cannot be written, before any time goes into what shall be there."""
+    store, path = open_store(url)
+    probe = f"{path}/.writable"
+
+    def write() -> None:
+        store.makedirs(path, exist_ok=True)
+        store.pipe_file(probe, b"-")
+        store.rm_file(probe)
+
+    ask(url, write)
+
+
+def put_folder(folder: Path, url: str, names: Iterable[str], last: str) -> None:
+    """Copy these files of a folder to a store, `last` when all others are there."""
+    for name in [*(name for name in names if name != last), last]:
+        put_file(folder / name, f"{url}/{name}")
+
+
+def remove_stored(url: str, last: str) -> None:
+    """Remove a folder from a store, its `last` file first."""
+    store, path = open_store(url)
+    for name in sorted(stored_files(url), key=lambda name: name != last):
+        ask(url, partial(store.rm_file, f"{path}/{name}"))
+
+
+def put_model(folder: Path, url: str) -> None:
+    """Copy a folder with all its files to a store, with the sha256 of each."""
+    files = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    files.pop(HASHES, None)
+    durable.replace_file(folder / HASHES, durable.json_bytes(files))
+    put_folder(folder, url, files, last=HASHES)

@@ -1,0 +1,179 @@
+"""Rows prepared from S3 and on S3 are those of the disk, and training from S3 gives the same bits."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from grammar import documents as generated
+from runs import SMALL
+
+from bertkit.cli import main
+from bertkit.config.recipe import read_recipe
+from bertkit.pretrain.data import rows_of_run
+from bertkit.pretrain.stored_rows import prepared_folder
+from data_pipelines.places import cache_folder
+from data_pipelines.rows.manifest import read_manifest
+from data_pipelines.rows.shards import open_rows
+from data_pipelines.rows.stored import read_origin
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.transfer import read_stored
+from data_pipelines.vocab.config import TokenizerConfig
+from data_pipelines.vocab.tokenizer import train_tokenizer
+
+TEXT = "\n\n".join(generated(150, seed=0))
+URL = "s3://bucket/rows"
+FAULTS = ["503", "", "cut", "500", "", "503", "503", "", "cut", ""]
+PREPARE = ["--tokenizer", "tokenizer", "--seq-len", "16", "--shard-tokens", "700", "--validation-share", "0.1"]
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr("data_pipelines.rows.prepare._BATCH_TOKENS", 256)  # a shard is closed after a batch
+
+
+@pytest.fixture
+def text(store, tokenizer, tmp_path):
+    store.objects["text.txt"] = TEXT.encode()
+    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "tokenizer").symlink_to(tokenizer)
+    return store
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "text.txt").write_text(TEXT)
+    corpus = CorpusConfig(corpus=[str(folder / "text.txt")])
+    train_tokenizer(corpus, TokenizerConfig(vocab_size=160), folder / "tokenizer")
+    return folder / "tokenizer"
+
+
+@pytest.fixture
+def rows(text, made):
+    """The same rows at the URL and in a folder; the store has failed on the way."""
+    if not made:
+        assert main(["prepare", "--corpus", "text.txt", *PREPARE, "--out", "rows"]) == 0
+        text.faults += FAULTS
+        assert main(["prepare", "--corpus", "s3://bucket/text.txt", *PREPARE, "--out", URL]) == 0
+        assert not text.faults
+        made |= {"folder": Path("rows").resolve(), "objects": dict(text.objects)}
+    text.objects |= made["objects"]
+    if not Path("rows").exists():
+        Path("rows").symlink_to(made["folder"])
+    assert len(open_rows("rows").rows_of_shards) == 8
+    return text
+
+
+@pytest.fixture(scope="module")
+def made():
+    """What the first test that needs rows has made."""
+    return {}
+
+
+def train(prepared: str, folder: str, *changes: str) -> int:
+    shape = [change for change in SMALL if not change.startswith(("data.", "tokenizer."))]
+    places = [f"data.prepared={prepared}", f"run.dir={folder}", "train.steps=20", "data.mix_shards=2"]
+    small = ["train.global_batch=24", "model.hidden_size=16", "model.intermediate_size=32"]
+    return main(["pretrain", "bert-mini", *shape, *places, *small, "model.embeddings=random", *changes])
+
+
+def weights(folder: str) -> str:
+    return hashlib.sha256(Path(folder, "export", "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_rows_written_to_a_store_are_those_of_the_disk(rows, capsys):
+    assert read_manifest(URL)["shards"] == read_manifest("rows")["shards"]
+    for path in Path("rows").glob("*.tokens"):
+        assert rows.objects[f"rows/{path.name}"] == path.read_bytes()
+    assert not list(Path("cache/outgoing").iterdir())
+    capsys.readouterr()
+    assert main(["prepare", "--corpus", "s3://bucket/text.txt", *PREPARE, "--out", URL]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    rows.objects["text.txt"] += b"more"
+    assert main(["prepare", "--corpus", "s3://bucket/text.txt", *PREPARE, "--out", URL]) == 2
+    assert URL in capsys.readouterr().err
+
+
+def test_the_manifest_comes_last_and_an_interrupted_copy_continues(text, monkeypatch, capsys):
+    from data_pipelines.rows import publish
+
+    sent, put_file = [], publish.put_file
+
+    def dying(source, url):
+        if len(sent) == 7:
+            raise ValueError(f"{url}: failed")
+        sent.append(url)
+        put_file(source, url)
+
+    monkeypatch.setattr(publish, "put_file", dying)
+    command = ["prepare", "--corpus", "text.txt", *PREPARE, "--out", URL]
+    assert main(command) == 2
+    assert "rows/manifest.json" not in text.objects
+    monkeypatch.setattr(publish, "put_file", lambda source, url: sent.append(url) or put_file(source, url))
+    assert main(command) == 0
+    assert len(sent) == len(set(sent))
+    assert sent[-1] == f"{URL}/manifest.json"
+
+
+def test_parts_on_a_store_make_one_set(text, capsys):
+    for part in ("1/2", "2/2"):
+        for out in (URL, "parts"):
+            assert main(["prepare", "--corpus", "text.txt", *PREPARE, "--out", out, "--part", part]) == 0
+    assert main(["prepare", "--merge", "parts"]) == 0
+    cut = next(name for name in text.objects if name.endswith("train-00000.tokens"))
+    whole = text.objects[cut]
+    text.objects[cut] = whole[:-1]
+    assert main(["prepare", "--merge", URL]) == 2
+    assert cut in capsys.readouterr().err
+    text.objects[cut] = whole
+    assert main(["prepare", "--merge", URL]) == 0
+    assert json.loads(read_stored(f"{URL}/manifest.json"))["fingerprint"] == read_manifest("parts")["fingerprint"]
+
+
+def test_training_from_a_failing_store_gives_the_bits_of_the_disk(rows, capfd):
+    """Of eight shards three fit the folder; each is fetched when its turn comes, and in the second epoch again."""
+    shard = max(open_rows("rows").bytes_of_shards)
+    assert train("rows", "here") == 0
+    rows.faults += 2 * FAULTS
+    assert train(URL, "there", f"data.cache_gb={3 * shard / 1e9}", "run.num_workers=1") == 0
+    assert not rows.faults
+    assert weights("there") == weights("here")
+    data = read_recipe("there/recipe.yaml").data
+    folder = prepared_folder(data, "there", cache_folder())
+    assert read_origin(folder) == (URL, 3 * shard)
+    assert 0 < len(list(folder.glob("train-*.tokens"))) <= 3
+    assert rows_of_run(Path("there")) == folder
+
+
+def test_a_store_that_mixes_all_rows_is_fetched_first(rows, capfd):
+    changes = ("data.mix_shards=0", "train.steps=3")
+    assert train("rows", "here", *changes) == train(URL, "there", *changes) == 0
+    assert weights("there") == weights("here")
+    assert train(URL, "small", "data.mix_shards=0", "data.cache_gb=1e-6") == 2
+    said = capfd.readouterr().err
+    assert "data.mix_shards" in said
+    assert "data.cache_gb" in said
+
+
+def test_the_first_step_waits_for_one_shard(rows, capfd):
+    rows.asked.clear()
+    assert train(URL, "there", "train.steps=1", "train.global_batch=1", "eval.max_rows=1") == 0
+    fetched = {name for name in rows.asked if name.startswith("GET rows/train") and name.endswith("tokens")}
+    assert len(fetched) == 1
+
+
+def test_a_shard_that_is_damaged_or_gone_ends_with_its_url(rows, capfd, monkeypatch):
+    from data_pipelines.masks import ahead
+
+    monkeypatch.setattr(ahead, "_PAUSE_SECONDS", 0.01)
+    names = [name for name in rows.objects if name.endswith(".tokens") and "train" in name]
+    for name in names:
+        rows.objects[name] = rows.objects[name][::-1]
+    assert train(URL, "there") == 2
+    assert "is damaged" in (said := capfd.readouterr().err)
+    assert f"s3://bucket/{names[0].partition('-')[0]}" in said
+    for name in names:
+        del rows.objects[name]
+    assert train(URL, "there") == 2
+    assert URL in capfd.readouterr().err
