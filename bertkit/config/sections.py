@@ -198,6 +198,10 @@ class RunConfig:
     restart: Annotated[bool, MAY_CHANGE] = False
     """Start over where a run has trained before and its checkpoints are gone; otherwise that is refused."""
 
+    mirror: Annotated[str | None, MAY_CHANGE] = None
+    """URL (s3://, gs://, ...) to which checkpoints and the export are copied in the background. A run whose folder is
+    gone, or older, resumes from there."""
+
     trackers: Annotated[list[str], MAY_CHANGE] = field(default_factory=list)
     """Trackers of Accelerate that get the metrics too, such as tensorboard (extra track) or wandb."""
 

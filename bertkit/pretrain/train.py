@@ -48,7 +48,9 @@ def pretrain(recipe: Recipe) -> int:
         check_facts(run.folder, data.facts())
         run.connect(recipe.train.precision, recipe.run.trackers)
         check_same_start(run.accelerator, recipe, data.facts_of_ranks)
-        return train(recipe, data, run)
+        exit_code = train(recipe, data, run)
+        run.mirror.finish(with_export=exit_code == 0)
+        return exit_code
 
 
 def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
@@ -92,7 +94,8 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
                 improved = scores is not None and state.note_score(-scores["loss"])
                 evaluate(pairs, trainable, log, state.step, "pairs")
             if last or improved or result.stop or _due(state.step, recipe.run.save_every):
-                save(run.folder, state, trainable, recipe.run.keep)
+                save(run.folder, state, trainable, recipe.run.keep, run.mirror.held)
+                run.mirror.copy(state.step)
             if result.stop:
                 log.stop("", run.exit_code)
                 return run.exit_code

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from data_pipelines.text.digest import file_hash
 
 log = logging.getLogger("bertkit")
 
+MANIFEST = "manifest.json"
 _FOLDER = re.compile(r"step-(\d{8,})")
 _FILE = re.compile(r"[a-z]+\.safetensors|state\.json")
 _SPARE_BYTES = 2**20
@@ -61,23 +62,24 @@ def _newest_on_ranks(folder: Path, accelerator: Accelerator) -> "Checkpoint | No
     if told or problem:
         raise ValueError(told or problem)
     if not accelerator.is_local_main_process:
-        return load_checkpoint(_folder_of(folder, step), verify=False) if step else None
+        return load_checkpoint(checkpoint_folder(folder, step), verify=False) if step else None
     if step != here:
         raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must lie on a disk all share")
     return checkpoint
 
 
-def save(folder: Path, state: LoopState, trainable: Trainable, keep: int) -> None:
-    """Write a checkpoint of a run on the first rank; if that fails, every rank fails with the same words."""
+def save(folder: Path, state: LoopState, trainable: Trainable, keep: int, held: Collection[int] = frozenset()) -> None:
+    """Write a checkpoint of a run on the first rank; if that fails, every rank fails with the same words. Those of the
+    steps that are `held` stay."""
     tensors = gather_state(trainable.model, trainable.optimizers)
     problem = ""
     if trainable.accelerator.is_main_process:
         checkpoint = Checkpoint(state.step, tensors, asdict(state))
         try:
-            save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, best_step=state.best_step)
+            save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, besides={state.best_step, *held})
             if not (folder / CHECKPOINTS / SAVED).exists():
                 durable.replace_file(folder / CHECKPOINTS / SAVED, b"")
-            event("checkpoint", step=state.step, path=str(_folder_of(folder / CHECKPOINTS, state.step)))
+            event("checkpoint", step=state.step, path=str(checkpoint_folder(folder / CHECKPOINTS, state.step)))
         except OSError as error:
             problem = str(error)
     problem = agree_on(trainable.accelerator, problem)
@@ -98,19 +100,20 @@ def save_checkpoint(
     checkpoint: Checkpoint,
     *,
     keep: int,
-    best_step: int | None = None,
+    besides: Collection[int | None] = (),
 ) -> Path:
-    """Write a checkpoint, then drop all but the newest `keep` and the best. An OSError leaves the older ones intact."""
+    """Write a checkpoint, then drop all but the newest `keep` and those of the steps `besides`. An OSError leaves the
+    older ones intact."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
     files = {f"{name}.safetensors": safetensors.torch.save(dict(part)) for name, part in checkpoint.tensors.items()}
     files["state.json"] = durable.json_bytes(checkpoint.state)
     manifest = {"files": {name: _identity(data) for name, data in files.items()}, "format": 1}
-    files["manifest.json"] = durable.json_bytes(manifest)
+    files[MANIFEST] = durable.json_bytes(manifest)
 
-    target = _folder_of(folder, checkpoint.step)
+    target = checkpoint_folder(folder, checkpoint.step)
     _write_folder(target, files)
-    _prune(folder, newest=checkpoint.step, keep=keep, best_step=best_step)
+    _prune(folder, newest=checkpoint.step, keep=keep, besides=besides)
     return target
 
 
@@ -140,8 +143,8 @@ def load_checkpoint(path: Path, *, verify: bool = True) -> Checkpoint:
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         raise ValueError(f"{path} is not the folder of a checkpoint (step-00000000)")
-    manifest, state = (_read(path / name) for name in ("manifest.json", "state.json"))
-    files = _manifest(path / "manifest.json", manifest)
+    manifest, state = (_read(path / name) for name in (MANIFEST, "state.json"))
+    files = files_of_manifest(path / MANIFEST, manifest)
     for name, expected in files.items():
         if verify and expected != _file_identity(path / name):
             raise ValueError(f"{path / name} is not what was saved (sha256 differs)")
@@ -201,10 +204,10 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         ) from error
 
 
-def _prune(folder: Path, *, newest: int, keep: int, best_step: int | None) -> None:
+def _prune(folder: Path, *, newest: int, keep: int, besides: Collection[int | None]) -> None:
     """Checkpoints after the newest are damaged ones that the resume skipped; they are not counted."""
     found = checkpoints(folder)
-    kept = {step for step, _ in [entry for entry in found if entry[0] <= newest][-keep:]} | {best_step}
+    kept = {step for step, _ in [entry for entry in found if entry[0] <= newest][-keep:]} | {*besides}
     for step, path in found:
         if step not in kept:
             try:
@@ -223,7 +226,7 @@ def _remove_leftovers(folder: Path) -> None:
                 log.warning("%s could not be removed: %s", path, error.strerror)
 
 
-def _folder_of(folder: Path, step: int) -> Path:
+def checkpoint_folder(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}"
 
 
@@ -255,7 +258,8 @@ def _state(path: Path, data: bytes, step: int) -> dict[str, Any]:
         raise ValueError(f"{path} is not what a run remembers of step {step}") from None
 
 
-def _manifest(path: Path, data: bytes) -> dict[str, dict[str, Any]]:
+def files_of_manifest(path: Path | str, data: bytes) -> dict[str, dict[str, Any]]:
+    """Size and sha256 of every file that the manifest of a checkpoint names."""
     try:
         manifest = json.loads(data)
         if durable.json_bytes(manifest) != data or manifest["format"] != 1:

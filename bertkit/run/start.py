@@ -26,6 +26,7 @@ from bertkit.events import event
 from bertkit.run.folder import LOCK, read_facts, write_recipe
 from bertkit.run.heartbeat import RankHeartbeat
 from bertkit.run.lock import locked
+from bertkit.run.mirror import Mirror, restore
 from bertkit.run.ranks import start_accelerator
 from bertkit.run.signals import StopSignals
 
@@ -36,8 +37,8 @@ class Run:
     accelerator: Accelerator
     """Known once the run is connected."""
 
-    def __init__(self, folder: Path, is_first: bool, heartbeat: RankHeartbeat, until_exit: contextlib.ExitStack):
-        self.folder, self.is_first = folder, is_first
+    def __init__(self, folder: Path, mirror: Mirror, heartbeat: RankHeartbeat, until_exit: contextlib.ExitStack):
+        self.folder, self.mirror, self.is_first = folder, mirror, _is_first()
         self._signals, self._heartbeat, self._until_exit = StopSignals(), heartbeat, until_exit
 
     def connect(self, precision: str, trackers: list[str]) -> Accelerator:
@@ -92,18 +93,33 @@ class Run:
 def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
     """Own the folder for as long as the context lasts; the recipe in it is that of the newest start."""
     make_ready()
-    is_first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as until_exit:
         until_exit.enter_context(_deterministic(recipe.run.deterministic))
-        if is_first:
+        mirror = Mirror(folder, None, keep=recipe.run.keep)
+        if _is_first():
             until_exit.enter_context(locked(folder / LOCK))
+            mirror = _open_mirror(folder, recipe)
             write_recipe(folder, recipe)
         heartbeat = until_exit.enter_context(RankHeartbeat())
-        run = Run(folder, is_first, heartbeat, until_exit)
         try:
-            yield run
+            yield Run(folder, mirror, heartbeat, until_exit)
         except RuntimeError as error:
             raise _lost(error) or error from None
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _open_mirror(folder: Path, recipe: Any) -> Mirror:
+    """The copy of the run on a store, if it has one, from which a newer checkpoint is fetched."""
+    url = getattr(recipe.run, "mirror", None)
+    mirror = Mirror(folder, url, recipe.run.keep)
+    if url is not None and not recipe.run.restart:
+        step = restore(folder, url, recipe)
+        if step is not None:
+            print(f"fetched the checkpoint of step {step} from {url}", file=sys.stderr, flush=True)
+    return mirror
 
 
 def _lost(error: RuntimeError) -> OSError | None:

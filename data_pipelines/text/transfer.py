@@ -7,9 +7,10 @@ first.
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from data_pipelines import durable
 from data_pipelines.text.digest import file_hash
@@ -64,15 +65,23 @@ def fetch_file(file: StoredFile, target: Path, sha256: str | None = None) -> Non
 
 def put_file(source: Path, url: str) -> None:
     """Copy a file to a store, and see that all of it is there."""
+    _put(url, source.stat().st_size, lambda store, path: store.put_file(str(source), path))
+
+
+def put_bytes(data: bytes, url: str) -> None:
+    """Write a small file to a store."""
+    _put(url, len(data), lambda store, path: store.pipe_file(path, data))
+
+
+def _put(url: str, size: int, write: Callable[[Any, str], None]) -> None:
     store, path = open_store(url)
-    size = source.stat().st_size
 
     def put() -> None:
         try:
-            store.put_file(str(source), path)
+            write(store, path)
         except FileNotFoundError:  # a store that has folders
             store.makedirs(store._parent(path), exist_ok=True)
-            store.put_file(str(source), path)
+            write(store, path)
         store.invalidate_cache(store._parent(path))
         if (arrived := store.info(path)["size"]) != size:
             raise OSError(f"{arrived:,} bytes arrived of {size:,}")
@@ -107,8 +116,14 @@ def remove_stored(url: str, last: str) -> None:
 
 
 def put_model(folder: Path, url: str) -> None:
-    """Copy a folder with all its files to a store, with the sha256 of each."""
-    files = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    files.pop(HASHES, None)
-    durable.replace_file(folder / HASHES, durable.json_bytes(files))
-    put_folder(folder, url, files, last=HASHES)
+    """Copy a folder with all its files to a store, and last the sha256 of each; one that is there already stays."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    hashes = {path.relative_to(folder).as_posix(): file_hash(path) for path in paths}
+    data = durable.json_bytes(hashes)
+    if is_stored(f"{url}/{HASHES}"):
+        if read_stored(f"{url}/{HASHES}") == data:
+            return
+        remove_stored(url, last=HASHES)
+    for name in hashes:
+        put_file(folder / name, f"{url}/{name}")
+    put_bytes(data, f"{url}/{HASHES}")

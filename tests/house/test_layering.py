@@ -56,6 +56,7 @@ ROOMS = {
         *("bertkit/config", "bertkit/model"),
         "data_pipelines/masks/keyed.py",  # the seed of dropout is a function of keys, as masks are
         "data_pipelines/text/digest.py",  # a checkpoint is verified as prepared rows are
+        *("data_pipelines/text/stores.py", "data_pipelines/text/transfer.py"),  # and copied to stores as they are
         *("torch", "accelerate", "safetensors", "rich"),
     ],
     "bertkit/evaluate": [

@@ -53,7 +53,7 @@ def test_no_checkpoint_is_none_and_not_an_error(tmp_path):
 
 def test_the_newest_n_and_the_best_are_kept(tmp_path):
     save(tmp_path, 5)
-    save(tmp_path, 10, 15, 20, 25, keep=2, best_step=5)
+    save(tmp_path, 10, 15, 20, 25, keep=2, besides={5})
     assert steps(tmp_path) == [5, 20, 25]
 
 
