@@ -2,8 +2,10 @@
 
 import shutil
 import sys
+import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +14,14 @@ from bertkit.cli.answers import add_json, answer, json_lines
 from bertkit.hf.folder import BACKENDS, check_named, choose_backend, resolve
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.terminal import printable
+from data_pipelines.text.stores import folder_or_url
 
 if TYPE_CHECKING:
     from bertkit.evaluate.fill import Filled
     from bertkit.hf.info import Info
 
 Run = Callable[[Namespace], int | None]
-MODEL = "folder of a model or of a run, or hf:NAME to download one"
+MODEL = "folder of a model or of a run, or hf:NAME or a URL (s3://, ...) to download one"
 
 
 def fill(parser: ArgumentParser) -> Run:
@@ -62,7 +65,7 @@ def import_folder(parser: ArgumentParser) -> Run:
 
 def export(parser: ArgumentParser) -> Run:
     parser.add_argument("source", metavar="SOURCE", help=MODEL)
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write")
+    parser.add_argument("folder", metavar="FOLDER", type=folder_or_url, help="new folder to write, or URL (s3://, ...)")
     parser.add_argument(
         "--format",
         default="transformers",
@@ -151,8 +154,15 @@ def _numbered(texts: list[str]) -> Iterator[tuple[int | None, str | bytes]]:
                 yield number, line.rstrip(b"\r\n")
 
 
-def _check_places(source: str, folder: Path) -> None:
+def _check_places(source: str, folder: Path | str) -> None:
     check_named(source)
+    if isinstance(folder, str):
+        from data_pipelines.text.transfer import check_writable, stored_files
+
+        check_writable(folder)
+        if stored_files(folder):
+            raise ValueError(f"{folder} is not empty; name a new folder")
+        return
     if folder.is_file():
         raise ValueError(f"{folder} is a file; name a new folder")
     if folder.is_dir() and any(folder.iterdir()):
@@ -178,8 +188,23 @@ def _export(arguments: Namespace) -> None:
 
     gate = Gate(arguments.check, arguments.max_loss) if arguments.int8 else None
     write, what = (export_onnx, "an ONNX graph") if arguments.format == "onnx" else (export_page, "a page")
-    model = write(arguments.source, arguments.folder, gate)
+    with _written_to(arguments.folder) as folder:
+        model = write(arguments.source, folder, gate)
     print(f"{type(model).__name__} as {what} → {arguments.folder}")
+
+
+@contextmanager
+def _written_to(folder: Path | str) -> Iterator[Path]:
+    """A folder to write; that of a URL is copied there at the end."""
+    if isinstance(folder, Path):
+        yield folder
+        return
+
+    from data_pipelines.text.transfer import put_model
+
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(scratch) / "model"
+        put_model(Path(scratch) / "model", folder)
 
 
 def _copy(arguments: Namespace) -> None:
@@ -195,7 +220,7 @@ def _copy(arguments: Namespace) -> None:
     source = resolve(arguments.source)
     model = load(source)
     tokenizer = load_tokenizer(source) if has_tokenizer(source) else None
-    with durable.replacing_folder(arguments.folder) as unfinished:
+    with _written_to(arguments.folder) as folder, durable.replacing_folder(folder) as unfinished:
         save(model, unfinished, tokenizer)
         # What a tagger knows of its training data (how text is split, the task), and other forms of the tokenizer.
         for name in (SETTINGS, *OTHER_TOKENIZERS):

@@ -39,10 +39,10 @@ def _report(arguments: Namespace) -> None:
 
 
 def _attention(arguments: Namespace) -> None:
-    from bertkit.hf.folder import check_named
+    from bertkit.hf.folder import check_named, is_remote
 
     check_named(arguments.model)
-    folder = Path() if arguments.model.startswith("hf:") else Path(arguments.model)
+    folder = Path() if is_remote(arguments.model) else Path(arguments.model)
 
     from bertkit.report.attention_page import write_attention_page
 

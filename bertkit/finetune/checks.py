@@ -7,7 +7,7 @@ from bertkit.config.fields import check_names
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.config.recipe import read_sections
 from bertkit.finetune.tasks import TASKS
-from bertkit.hf.folder import HUB_PREFIX, check_named
+from bertkit.hf.folder import check_named, is_remote
 from bertkit.run.folder import check_batch, check_recipe, num_launched
 from bertkit.run.optim import OPTIMIZERS
 from data_pipelines.labels.tagged import check_source
@@ -36,7 +36,7 @@ def check_finetune(recipe: FinetuneRecipe) -> None:
         check_named(recipe.model.init)
     elif Path(recipe.model.like).is_dir():
         check_named(recipe.model.like)
-    elif not recipe.model.like.startswith(HUB_PREFIX):
+    elif not is_remote(recipe.model.like):
         read_sections(recipe.model.like, "model", "tokenizer")
 
 

@@ -11,7 +11,7 @@ from bertkit.config.recipe import read_recipe, read_sections
 from bertkit.finetune.labeled import Labeled
 from bertkit.finetune.tasks.task import Task, Vocabulary
 from bertkit.hf import Model, load_outline
-from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
+from bertkit.hf.folder import check_vocabulary, is_remote, resolve
 from bertkit.hf.models import check_head, open_model
 from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
 def find_given(section: StartSection, head: str) -> Given | None:
     """The folder that the recipe names, with all checks that need no labels; None if it names none."""
-    if not section.init and not section.like.startswith(HUB_PREFIX) and not Path(section.like).is_dir():
+    if not section.init and not is_remote(section.like) and not Path(section.like).is_dir():
         return None
     folder = resolve(section.init or section.like)
     given = Given(folder, load_outline(folder), load_tokenizer(folder), trained=bool(section.init))

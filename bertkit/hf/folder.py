@@ -1,9 +1,12 @@
-"""Finds the folder of the model that a user names; the network is used for hf: names only."""
+"""Finds the folder of the model that a user names; the network is used for hf: names and URLs only."""
 
 import importlib.util
 import re
 from pathlib import Path
 from typing import Any
+
+from data_pipelines.places import cache_folder
+from data_pipelines.text.stores import is_url
 
 HUB_PREFIX = "hf:"
 EXPORT = "export"
@@ -22,12 +25,12 @@ _WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
 
 
 def resolve(folder: str | Path) -> Path:
-    """A local folder as it is, or of a training run the model it wrote; `hf:NAME` is downloaded. A name that is no
-    folder says what would work."""
+    """A local folder as it is, or of a training run the model it wrote; `hf:NAME` and URLs are downloaded. A name that
+    is no folder says what would work."""
     name = str(folder)
     if name.startswith(HUB_PREFIX):
         return _download(name.removeprefix(HUB_PREFIX))
-    path = Path(folder)
+    path = _fetch(name) if is_url(name) else Path(folder)
     if path.is_dir():
         if (path / "config.json").exists():
             return path
@@ -49,10 +52,15 @@ def resolve(folder: str | Path) -> Path:
 def check_named(folder: str | Path, graph: bool = False) -> None:
     """Refuse what `resolve` would refuse, and a folder without weights, or an ONNX `graph` where one will do, without
     the network; a verb asks before it imports anything heavy."""
-    if not str(folder).startswith(HUB_PREFIX):
+    if not is_remote(folder):
         path = resolve(folder)
         if not (graph and has_graph(path)):
             check_weights(path)
+
+
+def is_remote(folder: str | Path) -> bool:
+    """Whether `resolve` would download it."""
+    return str(folder).startswith(HUB_PREFIX) or is_url(str(folder))
 
 
 def choose_backend(folder: Path, backend: str = "auto", device: str = "cpu") -> str:
@@ -110,6 +118,16 @@ CONVERT = (
     "in an environment you trust, load it with transformers and call model.save_pretrained(DIR), "
     "which writes model.safetensors; then name DIR"
 )
+
+
+def _fetch(url: str) -> Path:
+    """The files of a URL; of a copy of a run those of the model alone."""
+    from data_pipelines.text.transfer import HASHES, fetch_folder, is_stored
+
+    url = url.rstrip("/")
+    export = f"{url}/{EXPORT}"
+    url = export if is_stored(f"{export}/{HASHES}") else url
+    return fetch_folder(url, cache_folder() / "models", without=(*_PICKLES, ".py"))
 
 
 def _download(name: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 from bertkit.config.fields import check_names, part
 from bertkit.config.recipe import Recipe
 from bertkit.evaluate.minimal_pairs import find_pair_files
-from bertkit.hf.folder import check_named
+from bertkit.hf.folder import check_named, is_remote
 from bertkit.pretrain.objectives import OBJECTIVES
 from bertkit.run.folder import check_batch, check_no_file, check_recipe
 from bertkit.run.optim import OPTIMIZERS
@@ -37,7 +37,7 @@ def check_pretraining(recipe: Recipe) -> None:
 
 
 def _check_given(key: str, path: str | None, check: Callable[[Path], Any]) -> None:
-    if path is None or path.startswith("hf:"):
+    if path is None or is_remote(path):
         return
     if not Path(path).exists():
         raise ValueError(f"{key}={path}: there is no such folder; of the Hugging Face hub name hf:OWNER/NAME")

@@ -18,7 +18,7 @@ from bertkit.config.fields import part, plain
 from bertkit.config.model_section import ModelSection
 from bertkit.config.recipe import DataSection, TokenizerSection, read_recipe
 from bertkit.hf import load_outline
-from bertkit.hf.folder import HUB_PREFIX, check_vocabulary, resolve
+from bertkit.hf.folder import check_vocabulary, is_remote, resolve
 from bertkit.hf.models import check_head
 from bertkit.pretrain.stored_rows import open_prepared, prepared_folder
 from bertkit.run.folder import RECIPE, read_facts
@@ -234,10 +234,10 @@ def _read_hashes(folder: Path) -> dict[str, str]:
 
 
 def _local(path: str | None) -> Path | None:
-    """Where a given tokenizer lies, fetched if it is one of the hub."""
+    """Where a given tokenizer lies, fetched if it is on the hub or a store."""
     if path is None:
         return None
-    return resolve(path) if path.startswith(HUB_PREFIX) else Path(path)
+    return resolve(path) if is_remote(path) else Path(path)
 
 
 def _extend(tokenizer: Tokenizer, corpus: CorpusConfig, num_new: int, folder: Path, update: Update) -> None:

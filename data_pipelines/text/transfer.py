@@ -5,11 +5,12 @@ first.
 """
 
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from data_pipelines import durable
@@ -41,7 +42,11 @@ def stored_files(url: str) -> dict[str, StoredFile]:
     if not ask(url, lambda: store.exists(path)):
         return {}
     root = store.unstrip_protocol(path.rstrip("/")) + "/"
-    return {file.url.removeprefix(root): file for file in find_stored(url)}
+    files = {file.url.removeprefix(root): file for file in find_stored(url)}
+    for name in files:
+        if name.startswith("/") or ".." in PurePosixPath(name).parts:
+            raise ValueError(f"{url} holds {name!r}, which would lie elsewhere on a disk; remove it")
+    return files
 
 
 def fetch_file(file: StoredFile, target: Path, sha256: str | None = None) -> None:
@@ -61,6 +66,24 @@ def fetch_file(file: StoredFile, target: Path, sha256: str | None = None) -> Non
     finally:
         temporary.unlink(missing_ok=True)
     raise ValueError(f"{file.url} is damaged: its sha256 is not the one that its folder names; write it again")
+
+
+def fetch_folder(url: str, cache: Path, without: tuple[str, ...] = ()) -> Path:
+    """A folder in `cache` with the files of a URL, but those that end so; verified where the URL says what they are,
+    fetched anew if one of them has changed."""
+    files = {name: file for name, file in stored_files(url).items() if not name.endswith(without)}
+    if not files:
+        raise ValueError(f"there is no file or folder {url!r}")
+    versions = [[name, file.size, file.version] for name, file in files.items()]
+    folder = cache / hashlib.sha256(durable.json_bytes([url, versions])).hexdigest()[:24]
+    if not folder.is_dir():
+        hashes = json.loads(read_stored(f"{url}/{HASHES}")) if HASHES in files else {}
+        if missing := {name for name in hashes if not name.endswith(without)} - set(files):
+            raise ValueError(f"{url} lacks {min(missing)}; write it again")
+        with durable.replacing_folder(folder) as unfinished:
+            for name, file in files.items():
+                fetch_file(file, unfinished / name, hashes.get(name))
+    return folder
 
 
 def put_file(source: Path, url: str) -> None:

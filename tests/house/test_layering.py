@@ -44,6 +44,7 @@ ROOMS = {
     "bertkit/hf": [
         "bertkit/model",
         "data_pipelines/text/hub.py",  # one place knows how long a silent hub is waited for
+        *("data_pipelines/text/stores.py", "data_pipelines/text/transfer.py"),  # models on stores
         *("torch", "safetensors", "huggingface_hub", "numpy", "onnxruntime"),
     ],
     "bertkit/config": [
