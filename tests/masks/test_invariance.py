@@ -18,10 +18,15 @@ NUM_STEPS = 6
 class HeldRows:
     """Rows of random lengths held in memory, each of one or two sequences, as shards would hand them out."""
 
+    origin = None  # on no store
+
     def __init__(self, num_rows: int, seed: int):
         rng = np.random.default_rng(seed)
         self.ids = [rng.integers(5, 100, rng.integers(1, 30)) for _ in range(num_rows)]
         self.words = [rng.random(len(ids)) < 0.6 for ids in self.ids]
+
+    def waiting(self) -> "HeldRows":
+        return self
 
     def gather(self, row_ids: np.ndarray) -> RowBatch:
         ids = [self.ids[row] for row in row_ids]
