@@ -47,7 +47,7 @@ def tokenizer(parser: argparse.ArgumentParser):
     train.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="folder to write; AutoTokenizer opens it too"
     )
-    add_part_flags(train, "count the words of", merge=False)
+    add_part_flags(train, "count the words of", merge=None)
     train.add_argument("--held-out", nargs="+", metavar="CORPUS", help="text to examine the tokenizer on")
     add_json(train)
     add_flags(train, CorpusConfig)

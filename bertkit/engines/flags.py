@@ -13,10 +13,14 @@ _WHERE = ("engine", "parts", "part", "merge", "json")
 """Flags that say where and how a verb runs, not what it does."""
 
 
-def add_part_flags(parser: argparse.ArgumentParser, does: str, merge: Callable[[str], Path | str] = Path) -> None:
-    """`does` says what happens to a part, such as "prepare"; `merge` reads the name of what holds the parts."""
+def add_part_flags(
+    parser: argparse.ArgumentParser, does: str, merge: Callable[[str], Path | str] | None = Path
+) -> None:
+    """`does` says what happens to a part, such as "prepare"; `merge` reads the name of what holds the parts, and
+    without it parts are joined by an engine alone."""
     parser.add_argument("--part", metavar="K/N", help=f"{does} only the K-th of N parts")
-    parser.add_argument("--merge", type=merge, metavar="FOLDER", help="make one set of the parts in FOLDER")
+    if merge is not None:
+        parser.add_argument("--merge", type=merge, metavar="FOLDER", help="make one set of the parts in FOLDER")
     about = f"who makes --parts N parts and merges them: {', '.join(ENGINES)}"
     parser.add_argument("--engine", metavar="NAME", help=about)
     parser.add_argument("--parts", type=int, metavar="N", help="parts that --engine makes")
