@@ -1,24 +1,17 @@
-"""The verbs that turn text into rows: tokenizer, prepare."""
+"""The verb `tokenizer`, and what verbs that read a corpus check first."""
 
 import argparse
-import hashlib
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertkit.cli.answers import PRINTED, add_json, answer
+from bertkit.cli.answers import add_json, answer
 from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
-from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
+from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command
 from bertkit.terminal import printable
 from data_pipelines import durable
-from data_pipelines.places import cache_folder
-from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.stores import folder_or_url
 from data_pipelines.vocab.config import TokenizerConfig
 
 if TYPE_CHECKING:
@@ -26,7 +19,6 @@ if TYPE_CHECKING:
     from data_pipelines.vocab.tokenizer import Tokenizer
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
-_MUCH_UNKNOWN = 0.01
 
 
 def tokenizer(parser: argparse.ArgumentParser):
@@ -61,33 +53,13 @@ def tokenizer(parser: argparse.ArgumentParser):
     return lambda arguments: {"train": _train, "doctor": _doctor}[arguments.action](arguments)
 
 
-def prepare(parser: argparse.ArgumentParser):
-    parser.epilog = (
-        "examples:\n"
-        "  bertkit prepare --corpus my.txt --tokenizer my-tokenizer --out shards --seq-len 128\n"
-        "  bertkit prepare ... --out shards --part 3/16    (on each of 16 machines its own part)\n"
-        "  bertkit prepare --merge shards                  (then make one set of the parts)\n"
-        "  bertkit prepare ... --out shards --engine slurm --parts 256    (all of it on a cluster)\n\n"
-        "Run again after an interruption, it resumes. Run again when done, it says so."
-    )
-    parser.add_argument(
-        "--out", type=folder_or_url, metavar="FOLDER", help="folder to write, or URL (s3://, gs://, ...)"
-    )
-    parser.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer.json or a folder with one")
-    add_part_flags(parser, "prepare", merge=folder_or_url)
-    add_json(parser)
-    add_flags(parser, CorpusConfig, optional=("corpus",))
-    add_flags(parser, PrepareConfig)
-    return _prepare
-
-
 def _train(arguments: argparse.Namespace) -> None:
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(TokenizerConfig, arguments)
-    _check_sources(corpus)
+    check_sources(corpus)
     held_out = None
     if arguments.held_out:
         held_out = from_flags(CorpusConfig, arguments, corpus=arguments.held_out)
-        _check_sources(held_out)
+        check_sources(held_out)
     _make_tokenizer_folder(arguments.out)
 
     if arguments.part:
@@ -111,7 +83,7 @@ def _train_here(arguments: argparse.Namespace, corpus: CorpusConfig, config: Tok
     from data_pipelines.vocab.tokenizer import train_tokenizer
 
     with progress_bar("training the tokenizer") as update:
-        tell = lambda done, total: update(done, total, f"{_size(done)} read")  # noqa: E731
+        tell = lambda done, total: update(done, total, f"{in_bytes(done)} read")  # noqa: E731
         return train_tokenizer(corpus, config, arguments.out, tell)
 
 
@@ -124,7 +96,7 @@ def _count_part(arguments: argparse.Namespace, corpus: CorpusConfig, config: Tok
     part, folder = Part.parse(arguments.part), counting_folder(corpus, config, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     with progress_bar("counting words") as update:
-        tell = lambda done, total: update(done, total, f"{_size(done)} read")  # noqa: E731
+        tell = lambda done, total: update(done, total, f"{in_bytes(done)} read")  # noqa: E731
         count_part(corpus, config, part, tell).save(folder / f"{part.folder}.json")
     told = f"counted part {arguments.part}; once all are, the same command with --engine local --parts {part.of} trains"
     facts = {"folder": str(arguments.out), "part": arguments.part, "finished": False}
@@ -165,7 +137,7 @@ def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config
 
 def _doctor(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
-    _check_sources(corpus)
+    check_sources(corpus)
     check_tokenizer(arguments.tokenizer)
 
     from data_pipelines.vocab.tokenizer import load_tokenizer
@@ -210,135 +182,6 @@ def _print_diagnosis(found: "Diagnosis") -> None:
         print(f"  {name:<16} {value}")
 
 
-def _prepare(arguments: argparse.Namespace) -> None:
-    if arguments.merge:
-        _merge(arguments)
-        return
-    missing = [f"--{name}" for name in ("corpus", "tokenizer", "out") if not getattr(arguments, name, None)]
-    if missing:
-        raise ValueError(f"prepare needs {', '.join(missing)} (see 'bertkit prepare --help')")
-    corpus, config = from_flags(CorpusConfig, arguments), from_flags(PrepareConfig, arguments)
-    _check_sources(corpus)
-    check_tokenizer(arguments.tokenizer)
-
-    from bertkit.terminal import progress_bar
-    from data_pipelines.rows.prepare import Progress
-    from data_pipelines.rows.prepare import prepare as prepare_shards
-    from data_pipelines.rows.publish import prepare_stored
-    from data_pipelines.text.parts import Part
-
-    if asks_for_engine(arguments):
-        _prepare_on_engine(arguments, corpus, config)
-        return
-    part = Part.parse(arguments.part) if arguments.part else None
-    worked = False
-
-    def report(progress: Progress) -> None:
-        nonlocal worked
-        if not worked and progress.estimated_bytes is not None and arguments.json != PRINTED:
-            print(f"about {_size(progress.estimated_bytes)} of shards to write", flush=True)
-        worked = True
-        update(progress.chars, progress.total_chars, f"{progress.tokens / 1e6:.2f} M tokens")
-
-    with _made_here(arguments.out, arguments.part) as scratch:
-        make = partial(prepare_stored, scratch=scratch) if scratch else prepare_shards
-        with progress_bar("preparing") as update:
-            try:
-                folder = make(corpus, arguments.tokenizer, config, arguments.out, part=part, report=report)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("the same command resumes after the last full shard") from None
-        written = str(arguments.out if scratch else folder)
-        _answer_with_shards(arguments.json, folder, "" if worked else "the folder is prepared already", written)
-
-
-@contextmanager
-def _made_here(out: Path | str, part: str | None = None) -> Iterator[Path | None]:
-    """The folder in which rows for a URL are made, removed once they are there; None for what is no URL."""
-    if isinstance(out, Path):
-        yield None
-        return
-    folder = cache_folder() / "outgoing" / hashlib.sha256(f"{out} {part}".encode()).hexdigest()[:24]
-    yield folder
-    if folder.is_dir():
-        durable.remove_folder(folder)
-
-
-def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig) -> None:
-    """Let an engine run this verb for each part, and merge the parts."""
-    out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
-    if not isinstance(out, Path):
-        raise ValueError(f"--engine writes to a folder that its workers share, not to {out}; give each --part a URL")
-
-    from bertkit.engines.parts import run_parts
-    from bertkit.terminal import progress_bar
-    from data_pipelines.rows.manifest import MANIFEST
-    from data_pipelines.rows.prepare import check_made_of, merge, note_sources
-    from data_pipelines.text.parts import Part
-
-    def is_done(number: int) -> bool:
-        return (out / Part(number, num_parts).folder / MANIFEST).is_file()
-
-    check_made_of(out, corpus, arguments.tokenizer, config)
-    foreign = [path.name for path in sorted(out.glob("part-*-of-*")) if not path.name.endswith(f"-of-{num_parts:05d}")]
-    if foreign:
-        raise ValueError(f"{out} holds {foreign[0]}, which is none of {num_parts} parts; choose another folder")
-    finished = (out / MANIFEST).is_file()
-    if not finished:
-        note_sources(out, corpus)
-        with progress_bar(f"preparing on {engine}") as update:
-            tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
-            run_parts(engine, num_parts, part_command(["prepare"], arguments, IMPORTED), is_done, out / "logs", tell)
-        merge(out)
-    _answer_with_shards(arguments.json, out, "the folder is one finished set already" if finished else "", str(out))
-
-
-def _merge(arguments: argparse.Namespace) -> None:
-    refuse_beside_merge(arguments)
-
-    from data_pipelines.rows.manifest import MANIFEST
-    from data_pipelines.rows.prepare import merge
-    from data_pipelines.rows.publish import merge_stored
-
-    with _made_here(arguments.merge) as scratch:
-        if scratch:
-            folder, done = merge_stored(arguments.merge, scratch=scratch)
-        else:
-            folder = arguments.merge
-            done = (folder / MANIFEST).exists()
-            if not done:
-                merge(folder)
-        nothing_to_do = "the folder is one finished set already" if done else ""
-        _answer_with_shards(arguments.json, folder, nothing_to_do, str(arguments.merge))
-
-
-def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str, written: str) -> None:
-    """Say what a prepared folder holds, and why there was nothing to do, if so; else where it was `written`."""
-    from data_pipelines.rows.manifest import SPLITS
-    from data_pipelines.rows.prepare import unknown_share
-    from data_pipelines.rows.shards import open_rows
-
-    opened = {split: open_rows(folder, split) for split in SPLITS}
-    unknown = unknown_share(folder)
-
-    def show() -> None:
-        if nothing_to_do:
-            print(f"nothing to do: {nothing_to_do}")
-        for split, rows in opened.items():
-            print(f"  {split:<10} {len(rows):>12,} rows {rows.num_tokens:>15,} tokens")
-        print(f"  {'unknown':<10} {unknown:>12.2%} of the tokens")
-        if not nothing_to_do:
-            print(f"wrote {written}")
-
-    splits = {split: {"num_rows": len(rows), "num_tokens": rows.num_tokens} for split, rows in opened.items()}
-    answer(json, {"folder": written, **splits, "unknown_share": unknown, "written": not nothing_to_do}, show)
-    if unknown > _MUCH_UNKNOWN:
-        print(
-            f"bertkit: warning: {unknown:.1%} of the text is unknown to the tokenizer, and is never learnt; "
-            f"'bertkit tokenizer doctor' shows what, 'bertkit tokenizer train' makes one that fits",
-            file=sys.stderr,
-        )
-
-
 def _make_tokenizer_folder(folder: Path) -> None:
     """Whether the folder can be written, and holds nothing else, is found out before the training."""
     own = {durable.temporary_path(folder / name).name for name in _TOKENIZER_FILES}.union(_TOKENIZER_FILES)
@@ -354,14 +197,14 @@ def check_tokenizer(path: Path) -> None:
     find_tokenizer(path)
 
 
-def _check_sources(corpus: CorpusConfig) -> None:
+def check_sources(corpus: CorpusConfig) -> None:
     """Report a corpus that is not there before anything heavy is imported."""
     from data_pipelines.text.corpus import find_sources
 
     find_sources(corpus)
 
 
-def _size(num_bytes: int) -> str:
+def in_bytes(num_bytes: int) -> str:
     """In the largest unit of which there is at least one."""
     if num_bytes < 1e6:
         return f"{max(num_bytes / 1e3, 0.1):.1f} kB"
