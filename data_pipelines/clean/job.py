@@ -66,6 +66,8 @@ def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
     if finished is not None:
         if _timeless(finished["identity"]) != _timeless(identity):
             raise ValueError(f"{out} holds another text, or one that was cleaned otherwise; name another folder")
+        if job.state.is_dir():  # killed after the last move
+            durable.remove_folder(job.state)
         return job
     if known is not None and _timeless(known) != _timeless(identity):
         durable.remove_folder(job.state)

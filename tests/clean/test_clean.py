@@ -207,6 +207,25 @@ def test_a_finished_folder_is_left_alone_and_another_is_refused(corpus, tmp_path
         clean(corpus, CleanConfig(), out, ignore)
 
 
+def test_what_a_kill_after_the_last_move_leaves_is_removed(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(module.durable, "remove_folder", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        clean(corpus, CleanConfig(), tmp_path / "out", ignore)
+    monkeypatch.undo()
+    assert (tmp_path / ".cleaning-out").is_dir()
+    assert clean(corpus, CleanConfig(), tmp_path / "out", ignore)["kept_documents"] == 10
+    assert not (tmp_path / ".cleaning-out").exists()
+
+
+@pytest.mark.parametrize("text", ["", "too short"])
+def test_a_corpus_of_which_nothing_stays_leaves_an_empty_folder(tmp_path, text):
+    (tmp_path / "corpus.txt").write_text(text)
+    facts = clean(CorpusConfig(corpus=[str(tmp_path / "corpus.txt")]), CleanConfig(), tmp_path / "out", ignore)
+    assert facts["kept_documents"] == 0
+    assert texts(tmp_path / "out") == []
+    write_cleaning_page(tmp_path / "page.html", facts)
+
+
 def test_a_corpus_that_changes_while_it_is_read_is_refused(corpus, tmp_path):
     def change(what, done):
         if what == "measuring":
