@@ -11,7 +11,7 @@ OTHERS := $(VENV)/others
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others fuzz soak clean
+.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-ray fuzz soak clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -44,6 +44,10 @@ test-others: $(READY) ## Open exported folders with transformers.js and optimum,
 	$(PYTHON) -m venv $(OTHERS)/optimum
 	$(OTHERS)/optimum/bin/python -m pip install --quiet --disable-pip-version-check 'optimum-onnx[onnxruntime]'
 	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest tests/ship/test_opened_by_others.py
+
+test-ray: $(READY) ## Make rows and clean text on three Ray nodes, of which one and some workers are killed; installs Ray
+	$(INSTALL) '.[ray]'
+	$(BIN)/python -m pytest tests/engines/test_ray.py
 
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz
