@@ -13,7 +13,7 @@ from bertkit.graph import Graph
 from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import BertConfig
-from bertkit.model.encoder import Encoder, activation, name_of, project
+from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
 from bertkit.model.initialization import normal, sinusoids
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 
@@ -123,6 +123,9 @@ class BertLayer(nn.Module):
         hidden = graph.norm(self.attention_norm, added)
         inner = graph.activation(name_of(self.activation), graph.linear(self.mlp_in, hidden))
         return graph.norm(self.mlp_norm, graph("Add", hidden, graph.linear(self.mlp_out, inner)))
+
+    def joined_maps(self) -> dict[nn.Linear, tuple[int, int]]:
+        return joined_maps(self)
 
     def project(self, hidden_TD: Tensor, first: int = 0, last: int = 3) -> Tensor:
         """Queries, keys and values, (T, 3, H, E), or a range of the three."""

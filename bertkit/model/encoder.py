@@ -127,6 +127,20 @@ def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, l
     return part.unflatten(1, (last - first, num_heads, -1))
 
 
+def joined_maps(block: Any) -> dict[nn.Linear, tuple[int, int]]:
+    """Which maps an optimizer should take by themselves in the matrices of a block: every head, and the neurons of the
+    MLP in groups as large as a head. How many of them lie above each other, and how many side by side."""
+    num_heads, inner = block.num_heads, block.mlp_out.in_features
+    head_size = block.attention_out.in_features // num_heads
+    groups = inner // head_size if inner % head_size == 0 else 1
+    return {
+        block.attention_in: (3 * num_heads, 1),
+        block.attention_out: (1, num_heads),
+        block.mlp_in: (block.mlp_in.out_features // inner * groups, 1),
+        block.mlp_out: (1, groups),
+    }
+
+
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The nonlinearity of this name."""
     return _FUNCTIONS[name]

@@ -13,7 +13,7 @@ from bertkit.graph import Graph
 from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
-from bertkit.model.encoder import Encoder, activation, name_of, project
+from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
 from bertkit.model.initialization import normal
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 from bertkit.model.rotation import Rotation, rotate
@@ -139,6 +139,9 @@ class ModernBertLayer(nn.Module):
         value, gate = graph.several(2, "Split", inner, axis=-1, num_outputs=2)
         gated = graph("Mul", graph.activation(name_of(self.activation), value), gate)
         return graph("Add", hidden, graph.linear(self.mlp_out, gated))
+
+    def joined_maps(self) -> dict[nn.Linear, tuple[int, int]]:
+        return joined_maps(self)
 
     def project(self, hidden_TD: Tensor, rotations: Rotations) -> Tensor:
         """Queries, keys and values, (T, 3, H, E); queries and keys turned to their positions."""

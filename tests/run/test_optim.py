@@ -1,12 +1,15 @@
 """Decay and Muon follow a parameter's module; what an optimizer remembers survives as plain tensors."""
 
 import copy
+import itertools
 
 import pytest
 import torch
+from tiny import both
 from torch import nn
 
 from bertkit.config.sections import OptimConfig
+from bertkit.model import MaskedLM, build_encoder
 from bertkit.run.optim import build_optimizers, set_lr, split_parameters
 from bertkit.run.optim.muon import Muon, orthogonalize
 from bertkit.run.state import gather_state, restore_state
@@ -90,6 +93,26 @@ def test_batching_equal_shapes_does_not_change_an_update():
     matrices = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(2))
     alone = torch.cat([orthogonalize(matrix[None]) for matrix in matrices])
     torch.testing.assert_close(orthogonalize(matrices), alone, rtol=1e-4, atol=1e-5)
+
+
+def test_maps_that_share_a_matrix_are_made_orthogonal_each_by_itself():
+    matrices = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(2))
+    together = orthogonalize(matrices, maps=(2, 4))
+    for rows, columns in itertools.product((slice(0, 4), slice(4, 8)), (slice(i, i + 5) for i in range(0, 20, 5))):
+        torch.testing.assert_close(together[:, rows, columns], orthogonalize(matrices[:, rows, columns]))
+
+
+@both
+def test_heads_and_groups_of_neurons_are_maps_of_their_own(config):
+    model = MaskedLM(build_encoder(config))
+    groups = build_optimizers(model, OptimConfig(name="muon"))[0].param_groups
+    maps = {id(param): group["maps"] for group in groups for param in group["params"]}
+    layer, gates = model.encoder.layers[0], config.model_type == "modernbert"
+    assert maps[id(layer.attention_in.weight)] == (3 * 2, 1)
+    assert maps[id(layer.attention_out.weight)] == (1, 2)
+    assert maps[id(layer.mlp_in.weight)] == (6 if gates else 3, 1), "24 neurons, as heads have 8 channels"
+    assert maps[id(layer.mlp_out.weight)] == (1, 3)
+    assert maps[id(model.head.transform.dense.weight)] == (1, 1)
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (16, 64), (64, 16)])

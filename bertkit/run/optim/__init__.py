@@ -24,11 +24,13 @@ OPTIMIZERS: "Table[Row]" = Table(
 
 
 class Group(NamedTuple):
-    """Parameters that learn equally fast."""
+    """Parameters that learn equally fast and hold equally many maps."""
 
     lr_scale: float
     """Their share of the learning rate."""
     params: "list[nn.Parameter]"
+    maps: tuple[int, int] = (1, 1)
+    """How many maps lie above each other and side by side in each matrix."""
 
 
 class Parameters(NamedTuple):
@@ -48,7 +50,8 @@ def build_optimizers(
     `lr_scale` gives a parameter, by its name, a share of the learning rate.
     """
     scales = {id(param): lr_scale(name) for name, param in model.named_parameters()}
-    matrices, rest = (_by_scale(params, scales) for params in split_parameters(model))
+    maps = _maps_of(model)
+    matrices, rest = (_grouped(params, scales, maps) for params in split_parameters(model))
     optimizers = OPTIMIZERS[config.name](Parameters(matrices, rest), config)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -74,8 +77,16 @@ def set_lr(optimizers: "Iterable[torch.optim.Optimizer]", share: float) -> None:
             group["lr"] = group["highest_lr"] * share
 
 
-def _by_scale(params: "list[nn.Parameter]", scales: dict[int, float]) -> list[Group]:
-    groups: dict[float, list[nn.Parameter]] = {}
+def _maps_of(model: "nn.Module") -> dict[int, tuple[int, int]]:
+    """What the modules of a model say of their matrices that hold several maps, by the matrix's id."""
+    told: list[dict[nn.Linear, tuple[int, int]]] = [
+        getattr(module, "joined_maps", dict)() for module in model.modules()
+    ]
+    return {id(linear.weight): maps for matrices in told for linear, maps in matrices.items()}
+
+
+def _grouped(params: "list[nn.Parameter]", scales: dict[int, float], maps: dict[int, tuple[int, int]]) -> list[Group]:
+    groups: dict[tuple[float, tuple[int, int]], list[nn.Parameter]] = {}
     for param in params:
-        groups.setdefault(scales[id(param)], []).append(param)
-    return [Group(scale, same) for scale, same in groups.items()]
+        groups.setdefault((scales[id(param)], maps.get(id(param), (1, 1))), []).append(param)
+    return [Group(scale, same, shape) for (scale, shape), same in groups.items()]

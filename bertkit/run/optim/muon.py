@@ -14,26 +14,35 @@ from bertkit.config.sections import OptimConfig
 from bertkit.run.optim import Parameters
 from bertkit.run.optim.adamw import adamw
 
-# K matrices of one shape, R rows, C columns
+# K matrices of one shape, R rows, C columns, N maps of one shape that they hold
+
+# Polynomials ax + bx³ + cx⁵, one after the other. Each is the nearest to 1 on what the one before it made of
+# [0.01, 1.02]: above 1 because a norm in half precision is rounded.
+_POLYNOMIALS = ((7.9424, -22.2873, 15.8239), (3.6168, -2.6555, 0.5127), (2.6681, -1.9508, 0.4363))
 
 
 def muon(parameters: Parameters, config: OptimConfig) -> list[torch.optim.Optimizer]:
     rest = adamw(parameters._replace(matrices=[]), config)
     if not parameters.matrices:
         return rest
-    groups = [{"params": group.params, "lr": config.muon_lr * group.lr_scale} for group in parameters.matrices]
+    groups = [
+        {"params": group.params, "lr": config.muon_lr * group.lr_scale, "maps": group.maps}
+        for group in parameters.matrices
+    ]
     return [Muon(groups, config.muon_lr, config.momentum, config.weight_decay), *rest]
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose every update is made orthogonal, so that all directions of a matrix learn alike.
+    """Momentum whose every update is made orthogonal, so that all directions of a map learn alike.
 
-    Updates have a root mean square near 0.2 whatever the shape, as AdamW's do. The orthogonalisation runs in
-    bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch, which ranks share.
+    A matrix may hold several maps, such as those of the heads: a group's `maps` says how many lie above each other and
+    how many side by side. Updates have a root mean square near 0.2 whatever the shape, as AdamW's do. The
+    orthogonalisation runs in bf16 where that is fast (CUDA) and in fp32 elsewhere; equal shapes are done in one batch,
+    which ranks share.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "maps": (1, 1)})
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -55,12 +64,15 @@ class Muon(torch.optim.Optimizer):
             for tensors in (params, [param.grad for param in params], [self.state[p]["momentum"] for p in params])
         )
         torch._foreach_lerp_(momenta, grads, 1 - group["momentum"])
-        updates = orthogonalize_together(torch._foreach_lerp(grads, momenta, group["momentum"]), params[0])
+        maps, shape = group["maps"], params[0].shape
+        updates = orthogonalize_together(torch._foreach_lerp(grads, momenta, group["momentum"]), params[0], maps)
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(weights, updates, alpha=-group["lr"] * 0.2 * max(params[0].shape) ** 0.5)
+        torch._foreach_add_(
+            weights, updates, alpha=-group["lr"] * 0.2 * max(shape[0] // maps[0], shape[1] // maps[1]) ** 0.5
+        )
 
 
-def orthogonalize_together(shards: Sequence[Tensor], param: Tensor) -> list[Tensor]:
+def orthogonalize_together(shards: Sequence[Tensor], param: Tensor, maps: tuple[int, int] = (1, 1)) -> list[Tensor]:
     """Orthogonalize matrices of one shape, of which this rank has these shards, and return its shards of the result.
 
     Each rank does its share of the matrices: under FSDP it gets all rows of those from the others, and sends them
@@ -69,15 +81,15 @@ def orthogonalize_together(shards: Sequence[Tensor], param: Tensor) -> list[Tens
     num_ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     shards_KRC = torch.stack(_padded(shards, param, num_ranks))
     if num_ranks == 1:
-        return list(orthogonalize(shards_KRC))
+        return list(orthogonalize(shards_KRC, maps))
     dtype, share = shards_KRC.dtype, math.ceil(len(shards) / num_ranks)
     shards_KRC = F.pad(shards_KRC.to(_precision(shards_KRC)), (0, 0, 0, 0, 0, share * num_ranks - len(shards)))
     if isinstance(param, DTensor):
         whole_KRC = _exchanged(shards_KRC.unflatten(0, (num_ranks, share))).transpose(0, 1).flatten(1, 2)
-        whole_KRC[:, : param.shape[0]] = orthogonalize(whole_KRC[:, : param.shape[0]])
+        whole_KRC[:, : param.shape[0]] = orthogonalize(whole_KRC[:, : param.shape[0]], maps)
         parts = _exchanged(whole_KRC.unflatten(1, (num_ranks, -1)).transpose(0, 1).contiguous()).flatten(0, 1)
         return [part[: len(shard)].to(dtype) for part, shard in zip(parts, shards, strict=False)]
-    mine = orthogonalize(shards_KRC.unflatten(0, (num_ranks, share))[torch.distributed.get_rank()])
+    mine = orthogonalize(shards_KRC.unflatten(0, (num_ranks, share))[torch.distributed.get_rank()], maps)
     parts = torch.empty_like(shards_KRC)
     torch.distributed.all_gather(list(parts.chunk(num_ranks)), mine.contiguous())
     return [part.to(dtype) for part, _ in zip(parts, shards, strict=False)]
@@ -101,21 +113,22 @@ def _shard(tensor: Tensor | None) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def orthogonalize(matrices_KRC: Tensor, num_iterations: int = 5) -> Tensor:
-    """The nearest orthogonal matrices, roughly: every singular value ends between about 0.7 and 1.2.
-
-    A Newton-Schulz iteration of degree five whose coefficients trade exactness for few iterations.
-    """
-    a, b, c = 3.4445, -4.7750, 2.0315
-    transposed = matrices_KRC.shape[1] > matrices_KRC.shape[2]
-    x_KRC = matrices_KRC.mT if transposed else matrices_KRC
-    x_KRC = x_KRC.to(_precision(x_KRC))
-    x_KRC = x_KRC / x_KRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(num_iterations):
-        gram_KRR = x_KRC @ x_KRC.mT
-        gram_KRR = torch.baddbmm(gram_KRR, gram_KRR, gram_KRR, beta=b, alpha=c)
-        x_KRC = torch.baddbmm(x_KRC, gram_KRR, x_KRC, beta=a)
-    return (x_KRC.mT if transposed else x_KRC).to(matrices_KRC.dtype)
+def orthogonalize(matrices_KRC: Tensor, maps: tuple[int, int] = (1, 1)) -> Tensor:
+    """The nearest orthogonal matrices, roughly: every singular value of at least 1% of a map's norm ends between 0.7
+    and 1.3. `maps` says how many maps lie above each other and side by side in a matrix; each is taken by itself."""
+    above, beside = maps
+    parts_KabRC = matrices_KRC.unflatten(2, (beside, -1)).unflatten(1, (above, -1)).transpose(2, 3)
+    x_NRC = parts_KabRC.flatten(0, 2).to(_precision(matrices_KRC))
+    transposed = x_NRC.shape[1] > x_NRC.shape[2]
+    if transposed:
+        x_NRC = x_NRC.mT
+    x_NRC = x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for a, b, c in _POLYNOMIALS:
+        gram_NRR = x_NRC @ x_NRC.mT
+        gram_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
+        x_NRC = torch.baddbmm(x_NRC, gram_NRR, x_NRC, beta=a)
+    parts_KabRC = (x_NRC.mT if transposed else x_NRC).reshape(parts_KabRC.shape)
+    return parts_KabRC.transpose(2, 3).reshape(matrices_KRC.shape).to(matrices_KRC.dtype)
 
 
 def _precision(values: Tensor) -> torch.dtype:
