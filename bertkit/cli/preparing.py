@@ -13,6 +13,7 @@ from bertkit.cli.data import check_sources, check_tokenizer, in_bytes
 from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
+from bertkit.terminal import printable
 from data_pipelines import durable
 from data_pipelines.places import cache_folder
 from data_pipelines.rows.config import PrepareConfig
@@ -54,16 +55,20 @@ def _prepare(arguments: argparse.Namespace) -> None:
     check_tokenizer(arguments.tokenizer)
 
     from bertkit.terminal import progress_bar
+    from data_pipelines.rows.given_ids import first_words
     from data_pipelines.rows.prepare import Progress
     from data_pipelines.rows.prepare import prepare as prepare_shards
     from data_pipelines.rows.publish import prepare_stored
     from data_pipelines.text.parts import Part
+    from data_pipelines.vocab.tokenizer import load_tokenizer
 
     if asks_for_engine(arguments):
         _prepare_on_engine(arguments, corpus, config)
         return
     part = Part.parse(arguments.part) if arguments.part else None
     worked = False
+    if corpus.content == "ids" and arguments.json != PRINTED:
+        print(f"the ids begin with {printable(first_words(corpus, load_tokenizer(arguments.tokenizer)))!r}", flush=True)
 
     def report(progress: Progress) -> None:
         nonlocal worked

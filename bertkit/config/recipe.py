@@ -88,6 +88,11 @@ class Recipe:
             raise ValueError("tokenizer.path cannot be set beside model.init, whose folder brings the tokenizer")
         if self.tokenizer.extend and self.model.init is None and self.tokenizer.path is None:
             raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
+        if self.data.content == "ids" and self.data.prepared is None:
+            if self.model.init is None and self.tokenizer.path is None:
+                raise ValueError("data.content=ids needs the tokenizer that made the ids: set tokenizer.path")
+            if self.tokenizer.extend:
+                raise ValueError("tokenizer.extend counts words of a text, and data.content=ids has none")
         check_positions(self.model, self.data)
 
 

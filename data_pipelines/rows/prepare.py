@@ -14,12 +14,13 @@ from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.encode import Encoded, encode_ahead, encoder
 from data_pipelines.rows.filling import PrepareState, ShardFiller, read_state
+from data_pipelines.rows.given_ids import ids_encoder, read_given
 from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import check_files, open_rows
 from data_pipelines.rows.stored import read_origin
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources, read_documents
+from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources
 from data_pipelines.text.parts import Part, read_part
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
@@ -71,6 +72,8 @@ def prepare(
             check_files(folder, state.shards[split])
         if state.finished:
             return folder
+    if corpus.content == "ids" and identity["prepare"]["segmenter"] != "tokenizer":
+        raise ValueError(f"segmenter={identity['prepare']['segmenter']} needs text, and content=ids has none")
     if segmenter is None and config.segmenter == "jieba":
         segmenter = jieba_segmenter()
     estimate = _estimate(corpus, tokenizer, part or Part())
@@ -79,9 +82,10 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         state.save(folder)
     _check_disk(folder, estimate, state)
-    documents = islice(read_part(corpus, part or Part()), state.documents, None)
+    documents = islice(_read(corpus, tokenizer, part or Part()), state.documents, None)
     filler = ShardFiller(folder, state, tokenizer, config)
-    _fill(filler, documents, encoder(tokenizer, segmenter), estimate, report)
+    encode = encoder(tokenizer, segmenter) if corpus.content == "text" else ids_encoder(tokenizer)
+    _fill(filler, documents, encode, estimate, report)
     check_unchanged(corpus, identity["sources"])
     if not part:  # what one part lacks, another may have
         _check_maskable(folder, state.shards, tokenizer, tokenizer_path)
@@ -189,10 +193,17 @@ class Estimate(NamedTuple):
         return None if self.chars is None else int(self.chars * self.tokens_per_char * self.bytes_per_token)
 
 
+def _read(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> Iterator[Document]:
+    return read_part(corpus, part) if corpus.content == "text" else read_given(corpus, tokenizer, part)
+
+
 def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> Estimate:
-    texts = [document.text for document in next(_batches(read_documents(corpus), _ESTIMATE_CHARS), [])]
+    texts = [document.text for document in next(_batches(_read(corpus, tokenizer, Part()), _ESTIMATE_CHARS), [])]
     if not texts:
-        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no text")
+        raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no {corpus.content}")
+    bytes_per_token = (2 if tokenizer.vocab_size <= 2**16 else 4) + 1 / 8 + 0.2
+    if corpus.content == "ids":
+        return Estimate(chars=None, tokens_per_char=1.0, bytes_per_token=bytes_per_token)
     chars = sum(map(len, texts))
     tokens = sum(len(encoding) for encoding in tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False))
     bytes_per_char = sum(len(text.encode()) for text in texts) / chars
@@ -200,7 +211,7 @@ def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> Estimat
     return Estimate(
         chars=None if size is None else size / bytes_per_char / part.of,
         tokens_per_char=tokens / chars,
-        bytes_per_token=(2 if tokenizer.vocab_size <= 2**16 else 4) + 1 / 8 + 0.2,
+        bytes_per_token=bytes_per_token,
     )
 
 

@@ -9,7 +9,7 @@ from data_pipelines.text.encodings import UTF_8, check_encoding
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     corpus: list[str]
-    """Files (.txt .jsonl .json .ndjson .csv .parquet, each also .gz), folders or globs, here or on a store (s3://,
+    """Files (.txt .jsonl .json .ndjson .csv .parquet .arrow .mds, each also .gz), folders or globs, here or on a store (s3://,
     gs://, hdfs://, https://), or hf:NAME for a Hugging Face dataset (hf:NAME:SPLIT, hf:NAME:SPLIT:CONFIG). Append
     @WEIGHT to use a source more or less often: books.txt@2 reads every document twice, web.txt@0.5 about every second
     one."""
@@ -18,7 +18,10 @@ class CorpusConfig:
     """What separates documents in plain text: a blank line, or every line break."""
 
     field: str = "text"
-    """Column or key that holds the document in JSON Lines, CSV, Parquet and Hugging Face datasets."""
+    """Column or key that holds the document in JSON Lines, CSV, Parquet, Arrow, MDS and Hugging Face datasets."""
+
+    content: Literal["text", "ids"] = "text"
+    """What the field holds: text, or token ids that the given tokenizer made elsewhere (input_ids), as a list."""
 
     encoding: str = UTF_8
     """Encoding of text, JSON Lines and CSV, such as latin-1 or gb18030. Parquet and datasets are UTF-8."""
@@ -33,8 +36,11 @@ class CorpusConfig:
         if not self.corpus:
             raise ValueError("corpus names no source; give at least one file, folder, glob, URL or hf:NAME")
         check_encoding(self.encoding)
+        if self.content == "ids" and self.unique_paragraphs:
+            raise ValueError("unique_paragraphs needs text, and content=ids has none")
 
     def options(self) -> dict[str, Any]:
-        """All but the sources, by which texts are told apart; the usual encoding is not mentioned."""
+        """All but the sources, by which texts are told apart; the usual encoding and content are not mentioned."""
         usual = {"corpus"} | ({"encoding"} if self.encoding == UTF_8 else set())
+        usual |= {"content"} if self.content == "text" else set()
         return {name: value for name, value in vars(self).items() if name not in usual}

@@ -1,17 +1,19 @@
 """Files, folders, globs, URLs and Hugging Face datasets enter, documents leave, one at a time and in a fixed order."""
 
 import glob
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_pipelines.bounds import check_utf8
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.digest import file_hash, text_hash
 from data_pipelines.text.hub import hub_revision, read_hub
+from data_pipelines.text.lines import open_bytes, suffix_of
 from data_pipelines.text.readers import MAX_CHARS, READERS, Piece, reader_of
 from data_pipelines.text.stores import StoredFile, find_stored, is_url
 
@@ -78,7 +80,14 @@ def find_sources(config: CorpusConfig) -> list[Source]:
 
 def read_documents(config: CorpusConfig) -> Iterator[Document]:
     """Every document of the corpus, in constant memory: long documents come in parts."""
+    check_text(config)
     return read_sources(find_sources(config), config, new_memory(config))
+
+
+def check_text(config: CorpusConfig) -> None:
+    """Refuse a corpus of ids where text is needed."""
+    if config.content != "text":
+        raise ValueError("content=ids holds no text, which is needed here; only prepare and pretrain take token ids")
 
 
 def new_memory(config: CorpusConfig) -> "SeenParagraphs | None":
@@ -91,7 +100,7 @@ def new_memory(config: CorpusConfig) -> "SeenParagraphs | None":
 
 
 def read_sources(sources: Iterable[Source], config: CorpusConfig, seen: "SeenParagraphs | None") -> Iterator[Document]:
-    """The documents of some sources of the corpus."""
+    """The documents of some sources of the corpus; ids come in the form of a text."""
     for source in sources:
         for repeat in range(_passes(source.weight)):
             begun = False
@@ -176,7 +185,8 @@ def _expand(pattern: str) -> list[str]:
     if path.is_file():
         return [str(path)]
     if path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.is_file() and reader_of(file, exact=True))
+        files = [file for file in path.rglob("*") if file.is_file() and reader_of(file, exact=True)]
+        found = sorted(map(str, without_indexes(files)))
         if not found:
             raise ValueError(f"the folder {pattern} holds no {' '.join(READERS)} file (nor one of them as .gz)")
         return found
@@ -196,10 +206,25 @@ def _expand_url(url: str) -> list[StoredFile]:
     found = find_stored(url)
     if len(found) == 1 and found[0].url.rstrip("/") == url.rstrip("/"):
         return found
-    texts = [file for file in found if reader_of(file, exact=True)]
+    texts = without_indexes([file for file in found if reader_of(file, exact=True)])
     if not texts:
         raise ValueError(f"{url} holds no {' '.join(READERS)} file (nor one of them as .gz)")
     return texts
+
+
+def without_indexes(files: list[Any]) -> list[Any]:
+    """Of a folder of MDS or Arrow shards the shards alone: the JSON files beside them say what they are. Shards that an
+    index.json names must be there."""
+    shards = [file for file in files if suffix_of(file) in (".mds", ".arrow")]
+    for index in [file for file in files if file.name == "index.json"] if shards else ():
+        with open_bytes(index) as stream:
+            named = json.load(stream).get("shards", [])
+        here = {file.name for file in shards}
+        for entry in named:
+            forms = {entry[key]["basename"] for key in ("raw_data", "zip_data") if entry.get(key)}
+            if forms and not forms & here:
+                raise ValueError(f"{index} names {min(forms)}, which is not there; copy all shards")
+    return shards or files
 
 
 def _pieces(source: Source, config: CorpusConfig) -> Iterator[Piece]:

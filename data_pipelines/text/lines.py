@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +28,9 @@ class Line(NamedTuple):
 
 
 def suffix_of(path: Path | StoredFile | str) -> str:
-    """The suffix that names a file's format, in lower case and without .gz."""
-    return Path(Path(str(path)).name.removesuffix(".gz")).suffix.lower()
+    """The suffix that names a file's format, in lower case and without .gz; a shard of MDS may be packed otherwise."""
+    name = re.sub(r"\.mds\.(zstd|zst|bz2|br)$", ".mds", Path(str(path)).name)
+    return Path(name.removesuffix(".gz")).suffix.lower()
 
 
 def read_lines(path: Path | StoredFile, errors: str, cut_long: bool, encoding: str = UTF_8) -> Iterator[Line]:

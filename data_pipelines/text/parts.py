@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.corpus import Document, Source, find_sources, new_memory, read_documents, read_sources
+from data_pipelines.text.corpus import Document, Source, check_text, find_sources, new_memory, read_sources
 
 BLOCK_CHARS = 1 << 23
 """A block ends with the document that brings it to so many characters, or with its group."""
@@ -48,6 +48,7 @@ class Block(NamedTuple):
 def read_blocks(corpus: CorpusConfig, part: Part) -> Iterator[tuple[Block, list[Document]]]:
     """The blocks of one part, of its own files alone where it has some; else every part reads all files and skips the
     blocks of the others."""
+    check_text(corpus)
     own_files = has_own_files(corpus, part)
     memory = new_memory(corpus)
     for group, sources in enumerate(_groups(find_sources(corpus))):
@@ -66,7 +67,7 @@ def read_part(corpus: CorpusConfig, part: Part) -> Iterator[Document]:
             yield from read_sources(sources, corpus, None)
         return
     place = -1
-    for document in read_documents(corpus):
+    for document in read_sources(find_sources(corpus), corpus, new_memory(corpus)):
         place += not document.continued
         if place % part.of == part.number - 1:
             yield document

@@ -113,7 +113,7 @@ def read_csv(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piece]:
             elif config.field in record:
                 header = record
             else:
-                raise ValueError(_no_field(place, config.field, record))
+                raise ValueError(no_field(place, config.field, record))
     except csv.Error as error:
         raise ValueError(f"{path}:{records.line_num}: not CSV: {error}") from None
 
@@ -132,12 +132,12 @@ def read_parquet(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piec
         try:
             file = pyarrow.parquet.ParquetFile(file_or_path, buffer_size=BLOCK_BYTES)
             if config.field not in file.schema_arrow.names:
-                raise ValueError(_no_field(f"{path}", config.field, file.schema_arrow.names))
+                raise ValueError(no_field(f"{path}", config.field, file.schema_arrow.names))
             row = 0
             for batch in file.iter_batches(batch_size=16, columns=[config.field]):
                 for value in batch.column(0):
                     row += 1
-                    yield from pieces_of_field({config.field: _bytes_or_value(value)}, config, f"{path}:row {row}")
+                    yield from pieces_of_field({config.field: value_of_cell(value)}, config, f"{path}:row {row}")
         except (pyarrow.ArrowException, OSError) as error:  # pyarrow raises OSError for a damaged page
             raise ValueError(f"{path}: not readable as Parquet: {' '.join(str(error).split())}") from None
 
@@ -151,12 +151,14 @@ READERS: Table[Callable[[Path | StoredFile, CorpusConfig], Iterator[Piece]]] = T
         ".ndjson": read_json_lines,
         ".csv": read_csv,
         ".parquet": read_parquet,
+        ".arrow": "data_pipelines.text.shards_of_others:read_arrow",
+        ".mds": "data_pipelines.text.shards_of_others:read_mds",
     },
 )
 """The reader for each suffix. A reader also takes gzip files, as `read_lines` and `open_bytes` do."""
 
 NOT_TEXT = frozenset(
-    ".tsv .zst .bz2 .xz .zip .tar .tgz .arrow .html .htm .pdf .bin .pt .pkl .docx".split()  # noqa: SIM905
+    ".tsv .zst .bz2 .xz .zip .tar .tgz .html .htm .pdf .bin .pt .pkl .docx".split()  # noqa: SIM905
 )
 """Suffixes of files that are not plain text: read as such, they would fill a corpus with noise."""
 
@@ -170,9 +172,16 @@ def pieces_of_field(record: dict, config: CorpusConfig, place: str) -> Iterator[
     """The document in a record's field, in parts where it is long. The field is removed from the record to free
     memory."""
     if config.field not in record:
-        raise ValueError(_no_field(place, config.field, list(record)))
+        raise ValueError(no_field(place, config.field, list(record)))
     text = record.pop(config.field)
     if text is None:
+        return
+    if config.content == "ids":
+        from data_pipelines.text.ids import ids_of_value, text_of_ids  # imports numpy
+
+        ids = text_of_ids(ids_of_value(text, place))
+        for start in range(0, len(ids), MAX_CHARS):
+            yield Piece(ids[start : start + MAX_CHARS], place, start > 0)
         return
     if not isinstance(text, (str, bytes)):
         raise ValueError(f"{place}: the field {config.field!r} holds {type(text).__name__}, not text")
@@ -200,14 +209,16 @@ def _end_of_part(text: str, start: int) -> int:
     return end if len(word) == len(half) else end - len(word)
 
 
-def _bytes_or_value(value: Any) -> Any:
-    """A cell of an Arrow table; text as bytes, which may not be UTF-8."""
+def value_of_cell(value: Any) -> Any:
+    """A cell of an Arrow table; text as bytes, which may not be UTF-8, and a list of numbers as an array."""
     import pyarrow
 
+    if pyarrow.types.is_nested(value.type) and value.is_valid and hasattr(value, "values"):
+        return value.values.to_numpy(zero_copy_only=False)
     is_text = pyarrow.types.is_string(value.type) or pyarrow.types.is_large_string(value.type)
     return value.as_buffer().to_pybytes() if is_text and value.is_valid else value.as_py()
 
 
-def _no_field(place: str, field: str, names: list) -> str:
+def no_field(place: str, field: str, names: list) -> str:
     shown = ", ".join(str(name) for name in names if name is not None) or "none"
     return f"{place}: no field {field!r}; the fields are {shown} (set field: --field NAME or data.field=NAME)"
