@@ -1,9 +1,12 @@
 """A store on this machine, which fails when it is asked to."""
 
+from contextlib import contextmanager
+
 import fsspec
 import pytest
 from s3_server import S3Server, s3_server
 
+from bertkit.run import loop
 from data_pipelines.text import stores
 
 
@@ -29,3 +32,20 @@ def store(server: S3Server, monkeypatch, tmp_path) -> S3Server:
     monkeypatch.setenv("BERTKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return server
+
+
+@pytest.fixture
+def stopped_after(monkeypatch):
+    """A context in which a run ends after the given step, as if it had been asked to."""
+
+    @contextmanager
+    def stopping(step: int):
+        def run_steps(*arguments):
+            for result in loop.run_steps(*arguments):
+                yield result._replace(stop=True) if arguments[2].step == step else result
+
+        with monkeypatch.context() as patch:
+            patch.setattr("bertkit.pretrain.train.run_steps", run_steps)
+            yield
+
+    return stopping

@@ -23,18 +23,6 @@ def train(folder: str, *changes: str, mirror: str | None = URL) -> int:
     return main(["pretrain", "bert-mini", *SMALL, *places, *steps, "model.embeddings=random", *changes])
 
 
-def stopped_after(step: int, monkeypatch) -> None:
-    """Let the next run end after this step, as if it had been asked to."""
-    from bertkit.run.loop import run_steps
-
-    def stopping(*arguments):
-        for result in run_steps(*arguments):
-            state = arguments[2]
-            yield result._replace(stop=True) if state.step == step else result
-
-    monkeypatch.setattr("bertkit.pretrain.train.run_steps", stopping)
-
-
 @pytest.fixture
 def text(store, tmp_path, monkeypatch):
     write_corpus(tmp_path / "text.txt", count=100)
@@ -46,12 +34,11 @@ def steps_on(store) -> set[str]:
     return {name.split("/")[3] for name in store.objects if name.startswith("runs/one/checkpoints/")}
 
 
-def test_a_run_whose_folder_is_gone_resumes_from_its_mirror(text, monkeypatch, capfd):
+def test_a_run_whose_folder_is_gone_resumes_from_its_mirror(text, stopped_after, capfd):
     """The store fails now and then. Weights, moments and metrics are those of a run that nothing disturbed."""
     assert train("undisturbed", mirror=None) == 0
     text.faults += ["503", "", "500", "", ""] * 3
-    with monkeypatch.context() as patch:
-        stopped_after(5, patch)
+    with stopped_after(5):
         assert train("run") == 143
     assert not text.faults
     assert steps_on(text) >= {"step-00000005"}
@@ -69,9 +56,8 @@ def test_a_run_whose_folder_is_gone_resumes_from_its_mirror(text, monkeypatch, c
     assert sum(steps) == STEPS
 
 
-def test_a_damaged_copy_is_skipped_and_another_recipe_refused(text, monkeypatch, capfd):
-    with monkeypatch.context() as patch:
-        stopped_after(5, patch)
+def test_a_damaged_copy_is_skipped_and_another_recipe_refused(text, stopped_after, capfd):
+    with stopped_after(5):
         assert train("run") == 143
     assert train("other", "optim.lr=0.01") == 2
     assert "optim.lr" in (said := capfd.readouterr().err)

@@ -131,12 +131,16 @@ def test_parts_on_a_store_make_one_set(text, capsys):
     assert json.loads(read_stored(f"{URL}/manifest.json"))["fingerprint"] == read_manifest("parts")["fingerprint"]
 
 
-def test_training_from_a_failing_store_gives_the_bits_of_the_disk(rows, capfd):
-    """Of eight shards three fit the folder; each is fetched when its turn comes, and in the second epoch again."""
+def test_training_from_a_failing_store_gives_the_bits_of_the_disk(rows, stopped_after, capfd):
+    """Of eight shards three fit the folder; each is fetched when its turn comes, and in the second epoch again.
+    The run is stopped and resumed."""
     shard = max(open_rows("rows").bytes_of_shards)
     assert train("rows", "here") == 0
     rows.faults += 2 * FAULTS
-    assert train(URL, "there", f"data.cache_gb={3 * shard / 1e9}", "run.num_workers=1") == 0
+    changes = (f"data.cache_gb={3 * shard / 1e9}", "run.num_workers=1")
+    with stopped_after(11):
+        assert train(URL, "there", *changes) == 143
+    assert train(URL, "there", *changes) == 0
     assert not rows.faults
     assert weights("there") == weights("here")
     data = read_recipe("there/recipe.yaml").data
