@@ -48,11 +48,12 @@ def plan_ablation(recipe: str, changes: Sequence[str], num_seeds: int, folder: P
     """Every recipe, refused before anything is trained if one of them cannot start."""
     common, arms = read_arms(changes)
     for change in common:
-        if change.startswith(("run.dir=", "run.seed=")):
+        if change.startswith(("run.dir=", "run.seed=", "run.mirror=")):
             raise ValueError(f"{change}: an ablation has a folder and a seed for each run; --out and --seeds say which")
     recipes = {}
     for arm, seed in itertools.product(arms, range(num_seeds)):
-        places = [f"run.dir={folder / _folder_name(arm.name) / f'seed-{seed}'}", f"run.seed={seed}"]
+        place = folder / _folder_name(arm.name) / f"seed-{seed}"
+        places = [f"run.dir={place}", f"run.seed={seed}", "run.mirror=none"]
         recipes[arm.name, seed] = read_recipe(recipe, [*common, *arm.changes, *places])
         check_pretraining(recipes[arm.name, seed])
     return Ablation(arms, range(num_seeds), recipes)

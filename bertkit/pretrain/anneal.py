@@ -47,7 +47,8 @@ def branch(
     total = chosen + steps
     own = _as_many_steps(recipe, lengths[0][1], total)
     decay = [f"train.steps={total}", f"optim.decay={steps / total!r}", f"run.dir={out}"]
-    annealed = read_recipe(str(run / RECIPE), [*own, *changes, *decay])
+    # Where the run is copied to belongs to the run.
+    annealed = read_recipe(str(run / RECIPE), ["run.mirror=none", *own, *changes, *decay])
     with durable.replacing_folder(out) as unfinished:
         _fill(unfinished, run, chosen, annealed, [*(entry for entry in lengths if entry[0] < chosen), (chosen, total)])
     return annealed

@@ -76,7 +76,7 @@ class ShardsAhead(AbstractContextManager):
             self._problem = None
         except ValueError as error:  # told to whoever waits for this shard; before that the store may recover
             self._problem = error
-        except OSError as error:
+        except Exception as error:  # a full disk, or what nobody foresaw: a thread that ended would be waited for
             self._problem = ValueError(f"{self._rows.folder}: {error}; make room, or lower data.cache_gb")
         return self._problem is None
 

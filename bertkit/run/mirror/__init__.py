@@ -79,7 +79,7 @@ class Mirror:
                 self._copied, self._waiting = self._waiting, 0
             try:
                 self._copy(self._copied)
-            except (ValueError, OSError) as error:
+            except Exception as error:  # whatever it is: a thread that ended would be waited for at the end
                 log.warning("run.mirror lacks the checkpoint of step %s: %s; training continues", self._copied, error)
             with self._changed:
                 self._copied = 0
