@@ -186,8 +186,10 @@ def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config
 
 
 def _verify_rows(folder: Path) -> None:
+    """Refuse rows, or a tokenizer beside them, that are not what was written."""
     for split in SPLITS:
         open_rows(folder, split).verify()
+    check_hashes(folder, read_manifest(folder).get("tokenizer", {}))  # an older version wrote none
 
 
 def _tokenizer_folder(

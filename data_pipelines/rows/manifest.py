@@ -7,12 +7,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from data_pipelines import durable
 from data_pipelines.text.stores import is_url
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
 SPLITS = ("train", "validation")
+_SEAL = "sha256"
+_KEYS = {"format", "vocab_size", "identity", "shards", "fingerprint"}
+"""Of a manifest without a seal, as older versions wrote it."""
 _SAFE_NAME = re.compile(r"(part-\d+-of-\d+/)?(train|validation)-\d{5}")
 
 
@@ -33,8 +37,8 @@ def parse_manifest(data: bytes, folder: Path | str) -> dict[str, Any]:
     try:
         manifest = json.loads(data)
         version = manifest["format"]
-        if version == FORMAT and manifest["fingerprint"] != fingerprint_of(manifest):
-            raise ValueError("its content does not fit its fingerprint")
+        if version == FORMAT:
+            _check_seal(manifest)
         for entry in chain.from_iterable(manifest["shards"][split] for split in SPLITS):
             if not _SAFE_NAME.fullmatch(entry["name"]):
                 raise ValueError(f"the shard name {entry['name']!r}")
@@ -43,6 +47,26 @@ def parse_manifest(data: bytes, folder: Path | str) -> dict[str, Any]:
     if version != FORMAT:
         raise ValueError(f"{path} has format {version}, this bertkit reads {FORMAT}; prepare the data again")
     return manifest
+
+
+def manifest_bytes(manifest: dict[str, Any]) -> bytes:
+    """What to write to the disk: the manifest with the fingerprint of its rows, and sealed with a hash of itself."""
+    manifest = manifest | {"fingerprint": fingerprint_of(manifest)}
+    return durable.json_bytes(manifest | {_SEAL: _hash_of_all(manifest)})
+
+
+def _check_seal(manifest: dict[str, Any]) -> None:
+    """Refuse a manifest that says anything else than what was written."""
+    sealed = _SEAL in manifest and manifest[_SEAL] == _hash_of_all(manifest)
+    if not sealed and set(manifest) != _KEYS:
+        raise ValueError("its content does not fit its sha256")
+    if manifest["fingerprint"] != fingerprint_of(manifest):
+        raise ValueError("its content does not fit its fingerprint")
+
+
+def _hash_of_all(manifest: dict[str, Any]) -> str:
+    told = {key: value for key, value in manifest.items() if key != _SEAL}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def fingerprint_of(manifest: dict[str, Any]) -> str:

@@ -15,12 +15,13 @@ from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.encode import Encoded, encode_ahead, encoder
 from data_pipelines.rows.filling import PrepareState, ShardFiller, read_state
 from data_pipelines.rows.given_ids import ids_encoder, read_given
-from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, fingerprint_of, read_manifest
+from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, manifest_bytes, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import check_files, open_rows
 from data_pipelines.rows.stored import read_origin
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources
+from data_pipelines.text.digest import file_hash, remember_hashes, remember_hashes_of
 from data_pipelines.text.parts import Part, read_part
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
@@ -127,6 +128,7 @@ def merge(folder: Path | str) -> Path:
             if read_origin(folder / name) is None:
                 check_files(folder / name, manifest["shards"][split])
             shards[split] += [entry | {"name": f"{name}/{entry['name']}"} for entry in manifest["shards"][split]]
+        remember_hashes_of(name, folder)
     first = load_tokenizer(folder / found[0].name / "tokenizer")
     _check_maskable(folder, shards, first, folder / found[0].name / "tokenizer")
     _finish(folder, first, {key: whole[key] for key in whole if key != "split"} | {"part": list(Part())}, shards)
@@ -276,7 +278,14 @@ def _check_maskable(folder: Path, shards: dict[str, list], tokenizer: Tokenizer,
 def _finish(folder: Path, tokenizer: Tokenizer, identity: dict[str, Any], shards: dict[str, list]) -> None:
     """Write the manifest: from then on the folder is finished."""
     tokenizer.save(folder / "tokenizer")
-    manifest = {"format": FORMAT, "vocab_size": tokenizer.vocab_size, "identity": identity, "shards": shards}
-    manifest["fingerprint"] = fingerprint_of(manifest)
-    durable.replace_file(folder / MANIFEST, durable.json_bytes(manifest))
+    hashes = {f"tokenizer/{file.name}": file_hash(file) for file in (folder / "tokenizer").iterdir()}
+    remember_hashes(folder, hashes)
+    manifest = {
+        "format": FORMAT,
+        "vocab_size": tokenizer.vocab_size,
+        "identity": identity,
+        "shards": shards,
+        "tokenizer": hashes,
+    }
+    durable.replace_file(folder / MANIFEST, manifest_bytes(manifest))
     (folder / PROGRESS).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from data_pipelines import durable
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.manifest import SPLITS, read_manifest
 from data_pipelines.rows.stored import drop_shard, fetch_counts, fetch_shard, is_here, read_origin, shard_bytes
-from data_pipelines.text.digest import check_hashes
+from data_pipelines.text.digest import check_hashes, remember_hashes
 
 # T tokens, S sequences, R rows, B rows of a batch, V vocabulary
 
@@ -57,7 +57,8 @@ class ShardWriter:
         self._num_rows += len(opening)
 
     def close(self) -> dict[str, Any]:
-        """Write the ends, wait for the disk, and return the shard's entry for the manifest."""
+        """Write the ends, wait for the disk, and return the shard's entry for the manifest. The files were hashed as
+        they were written, so a start need not do it again."""
         self._append("words", np.packbits(self._loose_bits))
         self._append("sequences", np.array([self.num_tokens], "<u4"))
         self._append("rows", np.array([self._num_sequences], "<u4"))
@@ -66,7 +67,9 @@ class ShardWriter:
         with ThreadPoolExecutor(len(FILES)) as threads:
             list(threads.map(self._sync, FILES))
         entries = {kind: {"size": self._sizes[kind], "sha256": self._hashes[kind].hexdigest()} for kind in FILES}
-        return {"name": self.name, "num_rows": self._num_rows, "num_tokens": self.num_tokens} | entries
+        entry = {"name": self.name, "num_rows": self._num_rows, "num_tokens": self.num_tokens} | entries
+        remember_hashes(self.folder, _hashes([entry], FILES))
+        return entry
 
     def _append(self, kind: str, values: np.ndarray) -> None:
         data = values.tobytes()

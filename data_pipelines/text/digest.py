@@ -43,9 +43,23 @@ def check_hashes(folder: Path, expected: dict[str, str]) -> None:
             if sha256 != expected[name]:
                 raise ValueError(f"{folder / name} is damaged: its hash differs; remove {folder} and run again")
     if doubtful:
-        seen |= {name: _identity(folder / name, expected[name]) for name in doubtful}
-        with suppress(OSError):  # in a folder that is read only, files are read again next time
-            durable.replace_file(folder / _SEEN, durable.json_bytes(seen))
+        remember_hashes(folder, {name: expected[name] for name in doubtful})
+
+
+def remember_hashes(folder: Path, hashes: dict[str, str]) -> None:
+    """Let `check_hashes` trust these files of a folder until they are touched: each is on the disk, and has this
+    sha256."""
+    _add_seen(folder, {name: _identity(folder / name, sha256) for name, sha256 in hashes.items()})
+
+
+def remember_hashes_of(part: str, folder: Path) -> None:
+    """Remember of a folder inside this one what that one remembers of its own files."""
+    _add_seen(folder, {f"{part}/{name}": identity for name, identity in _read_seen(folder / part).items()})
+
+
+def _add_seen(folder: Path, seen: dict[str, Any]) -> None:
+    with suppress(OSError):  # in a folder that is read only, files are read again next time
+        durable.replace_file(folder / _SEEN, durable.json_bytes(_read_seen(folder) | seen))
 
 
 def _read_seen(folder: Path) -> dict[str, Any]:

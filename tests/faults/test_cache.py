@@ -8,6 +8,7 @@ import sys
 from functools import partial
 
 import pytest
+from counts import counts
 from damaging import DAMAGES, damage
 from grammar import write_corpus
 from runs import EVERY, Home, start
@@ -15,7 +16,9 @@ from runs import EVERY, Home, start
 from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
 from bertkit.pretrain.data import open_data
+from data_pipelines.rows.manifest import read_manifest
 from data_pipelines.rows.shards import FILES
+from data_pipelines.text import digest
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +83,49 @@ def test_what_was_noted_of_a_text_is_found_out_again_where_it_is_damaged(home_to
             tried()
 
 
-def test_rows_that_were_not_touched_are_not_read_again(home_to_damage, monkeypatch):
+@counts(everyday=50, full=10**9)
+def test_every_bit_of_a_manifest_counts(home_to_damage, tried, count):
+    """Row 27: also of what it says about the corpus, which no row depends on."""
+    path = next(home_to_damage.cache.glob("rows/*/manifest.json"))
+    whole = path.read_bytes()
+    bits = range(8 * len(whole))
+    for bit in bits if count > len(bits) else random.Random(0).sample(bits, count):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"manifest\.json (is damaged|has format)"):
+            read_manifest(path.parent)
+        tried()
+    path.write_bytes(whole)
     read(home_to_damage)
-    monkeypatch.setattr("data_pipelines.text.digest.file_hash", lambda path: pytest.fail(f"{path} was read"))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"])
+def test_a_damaged_tokenizer_beside_rows_is_refused(home_to_damage, tried, name):
+    """Row 27: as data.prepared reads it."""
+    path = next(home_to_damage.cache.glob(f"rows/*/tokenizer/{name}"))
+    data = path.read_bytes()
+    for index, how in enumerate(DAMAGES):
+        damage(path, how, random.Random(index))
+        with pytest.raises(ValueError, match=r"damaged|missing|is not"):
+            read(home_to_damage)
+        path.write_bytes(data)
+        tried()
     read(home_to_damage)
+
+
+def test_rows_are_hashed_while_they_are_written_and_then_only_if_they_were_touched(whole, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("data_pipelines.text.digest.file_hash", lambda path: pytest.fail(f"{path} was read"))
+        home = Home(whole.corpus, tmp_path / "cache")
+        read(home)
+    read(home)
+    touched: list[str] = []
+    real = digest.file_hash
+    monkeypatch.setattr(digest, "file_hash", lambda path: touched.append(path.name) or real(path))
+    os.utime(next(home.cache.glob("rows/*/train-00000.words")))
+    read(home)
+    assert touched == ["train-00000.words"]
 
 
 @pytest.mark.parametrize("resumed", [False, True])
