@@ -93,6 +93,8 @@ class Weights(AbstractContextManager):
         tensor = handle.get_tensor(stored)
         if not tensor.is_floating_point():
             raise ValueError(f"weight {name!r} holds {tensor.dtype}, not floating-point numbers")
+        if not torch.isfinite(tensor.sum(dtype=torch.float64)):
+            raise ValueError(f"weight {name!r} holds NaN or infinity, so the model can compute nothing")
         return tensor.to(torch.float32, copy=True)
 
     def verify(self) -> None:
