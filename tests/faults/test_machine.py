@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from grammar import write_conll
 from runs import start
 
 from bertkit.cli import main
@@ -70,11 +71,20 @@ def test_what_a_machine_lacks_is_told_before_training(home, killed, tmp_path, tr
     tried()
 
 
-@pytest.mark.parametrize("key", ["run.dir", "data.corpus", "data.cache_dir", "tokenizer.path"])
+@pytest.mark.parametrize(
+    ("verb", "key"),
+    [
+        *(("pretrain", key) for key in ("run.dir", "data.corpus", "data.cache_dir", "tokenizer.path")),
+        *(("finetune", key) for key in ("run.dir", "data.train", "data.dev", "model.init")),
+    ],
+)
 @pytest.mark.parametrize("name", ["a\udcffb", "x" * 300])
-def test_a_name_that_cannot_be_used_is_told_before_anything_is_written(home, tmp_path, tried, capsys, key, name):
+def test_a_name_that_cannot_be_used_is_told_before_anything_is_written(home, tmp_path, tried, capsys, verb, key, name):
     """Row 34: of bytes that are not UTF-8, or of 300 characters."""
-    assert main([*home.argv(tmp_path / "run"), f"{key}={tmp_path / name}"]) == 2
+    labeled = write_conll(home.corpus.with_name("train.conll"), 3)
+    tuning = ["finetune", "ner", f"data.train={labeled}", "model.like=bert-mini", f"run.dir={tmp_path / 'run'}"]
+    argv = home.argv(tmp_path / "run") if verb == "pretrain" else tuning
+    assert main([*argv, f"{key}={tmp_path / name}"]) == 2
     said = capsys.readouterr().err.strip()
     assert "\n" not in said
     named, remedy = (key, "rename") if "\udcff" in name else (f" {len(str(tmp_path / name))} characters", "shorter")

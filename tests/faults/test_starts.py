@@ -8,9 +8,10 @@ from functools import partial
 
 import disagreeing
 import pytest
+import torch
 from grammar import write_corpus
 from processes import start_ranks
-from runs import EVERY, final_state, kill_before_step, start
+from runs import EVERY, STEPS, final_state, kill_before_step, start
 from telling import tells
 
 from bertkit.cli import main
@@ -88,12 +89,10 @@ def be_another_version() -> None:
 
 def test_another_number_of_threads_on_a_resume_is_told(home, at_step_10, tried):
     """Row 35: with both numbers, and how to keep the bits."""
-    facts = json.loads((at_step_10 / "run.json").read_bytes())
-    assert facts["threads"] == 1
-    (at_step_10 / "run.json").write_text(json.dumps(facts | {"threads": 2}))
-    run = home.finish(at_step_10)
-    assert "began with 2 threads and resumes with 1" in run.said()
-    assert "OMP_NUM_THREADS=2" in run.said()
+    run = home.start(at_step_10, f"train.steps={STEPS}", before=partial(torch.set_num_threads, 2))
+    assert run.wait() == [0], run.said()
+    assert "began with 1 threads and resumes with 2" in run.said()
+    assert "OMP_NUM_THREADS=1" in run.said()
     tried()
 
 

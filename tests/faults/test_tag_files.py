@@ -16,9 +16,6 @@ REFUSED = {
     "a column too few": ("bad.conll", b"anna\tB-PER\npaints\n", "bad.conll:2: 1 column … line 1 … 2"),
     "one column": ("bad.conll", b"anna\npaints\n", "bad.conll:1: … tag_column"),
     "no tag": ("bad.conll", b"anna\tB-PER\npaints\t\n", "bad.conll:2: the tag is empty"),
-    "no word": ("bad.conll", b"anna\tB-PER\n\tO\n", "bad.conll:2: the word is empty"),
-    "no form": ("bad.conllu", b"1\t" + b"\t_" * 8 + b"\n", "bad.conllu:1: the word is empty"),
-    "no token": ("bad.jsonl", b'{"tokens": ["anna", ""], "tags": ["O", "O"]}\n', "bad.jsonl:1: the word is empty"),
     "another column": ("bad.conllu", b"1\tanna\n", "bad.conllu:1: 2 columns … 10"),
     "no number": ("bad.conllu", b"x" + b"\t_" * 9 + b"\n", "bad.conllu:1: … 'x'"),
     "invalid UTF-8": ("bad.conll", b"anna\tO\n\xff\tO\n", "bad.conll:2: not UTF-8"),
@@ -38,11 +35,30 @@ REFUSED = {
 }
 
 
+EMPTY_WORDS = {
+    "no word": ("bad.conll", b"anna\tB-PER\n\tO\n", "bad.conll:2: the word is empty"),
+    "no form": ("bad.conllu", b"1\t" + b"\t_" * 8 + b"\n", "bad.conllu:1: the word is empty"),
+    "no token": ("bad.jsonl", b'{"tokens": ["anna", ""], "tags": ["O", "O"]}\n', "bad.jsonl:1: the word is empty"),
+}
+
+
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("part", ["train", "dev"])
 def test_a_malformed_file_is_refused_with_its_place(tmp_path, tried, capsys, case, part):
     """Row 16: with exit code 2, in one line, as training data and as dev data."""
-    name, data, complaint = REFUSED[case]
+    assert_refused(tmp_path, capsys, part, *REFUSED[case])
+    tried()
+
+
+@pytest.mark.parametrize("case", EMPTY_WORDS)
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_an_empty_word_is_refused_with_its_place(tmp_path, tried, capsys, case, part):
+    """Row 37: in every form of file; it would be a tag without a word."""
+    assert_refused(tmp_path, capsys, part, *EMPTY_WORDS[case])
+    tried()
+
+
+def assert_refused(tmp_path, capsys, part: str, name: str, data: bytes, complaint: str) -> None:
     (tmp_path / name).write_bytes(data)
     (tmp_path / "good.conll").write_bytes(GOOD)
     files = {"train": "good.conll", "dev": "good.conll"} | {part: name}
@@ -52,7 +68,6 @@ def test_a_malformed_file_is_refused_with_its_place(tmp_path, tried, capsys, cas
     assert len(said) == 1, said
     assert tells(said[0], complaint)
     assert not (tmp_path / "run").exists()
-    tried()
 
 
 def labeled(tmp_path, train: bytes, dev: bytes = b""):

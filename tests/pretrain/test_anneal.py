@@ -110,10 +110,12 @@ def test_what_cannot_be_branched_is_told(places, tmp_path, capsys, changes, flag
 
 
 def test_another_folder_is_not_overwritten(long, tmp_path, capsys):
+    """Row 30: what is there stays."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
     assert main(["anneal", str(long), "--steps", "2", "--out", str(tmp_path / "out")]) == 2
     assert "--out" in capsys.readouterr().err
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
     assert main(["anneal", str(tmp_path), "--steps", "2"]) == 2
     assert str(tmp_path) in capsys.readouterr().err
 
