@@ -52,6 +52,16 @@ def publish_file(path: Path, data: bytes, scratch: Path) -> None:
     sync(path.parent)
 
 
+def refuse_foreign(path: Path, beginning: bytes, what: str) -> None:
+    """Refuse to put something in the place of a file that does not begin as ours do; `what` ours is. An empty one may
+    be replaced, and so may a link, which nothing here follows."""
+    if path.is_file() and not path.is_symlink():
+        with open(path, "rb") as file:
+            found = file.read(len(beginning))
+        if found and found != beginning:
+            raise ValueError(f"{path} is not {what} that bertkit wrote, and is not overwritten; name another file")
+
+
 def temporary_path(path: Path) -> Path:
     """The name under which `replace_file` writes first; a kill may leave such a file."""
     return path.with_name(f".{path.name}.tmp")

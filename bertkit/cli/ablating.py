@@ -30,8 +30,10 @@ def _ablate(arguments: Namespace) -> int:
     if arguments.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {arguments.seeds}")
     folder = arguments.out or Path("runs") / f"ablate-{Path(arguments.recipe).stem}"
-    from bertkit.pretrain.ablate import ablate, comparison, plan_ablation
+    from bertkit.pretrain.ablate import PAGE, ablate, comparison, plan_ablation
+    from bertkit.report.page import check_page
 
+    check_page(folder / PAGE)
     ablation = plan_ablation(arguments.recipe, arguments.changes, arguments.seeds, folder)
     code, ended = ablate(ablation)
     if code:
@@ -39,7 +41,7 @@ def _ablate(arguments: Namespace) -> int:
     from bertkit.report.ablation_page import write_ablation_page
 
     facts = comparison(ablation, ended)
-    page = write_ablation_page(ablation, facts, folder / "ablation.html")
+    page = write_ablation_page(ablation, facts, folder / PAGE)
     answer(arguments.json, facts, lambda: _show(facts, page))
     return 0
 

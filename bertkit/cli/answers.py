@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data_pipelines.durable import json_line, replace_file
+from data_pipelines.durable import json_line, refuse_foreign, replace_file
 
 PRINTED = "-"
 """What `--json` without a FILE means."""
@@ -63,6 +63,7 @@ def check_json(target: str | None) -> None:
         raise ValueError(f"--json: {target} is a folder; name a file in it")
     if not Path(target).resolve().parent.is_dir():
         raise ValueError(f"--json: there is no folder {Path(target).parent}")
+    refuse_foreign(Path(target), b"{", "an answer")
 
 
 def settle_json(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:

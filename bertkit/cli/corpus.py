@@ -47,6 +47,7 @@ def _clean(arguments: argparse.Namespace) -> None:
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(CleanConfig, arguments)
     on_engine = asks_for_engine(arguments)
 
+    from bertkit.run.lock import one_writer
     from bertkit.terminal import progress_bar
     from data_pipelines.clean.clean import clean as clean_corpus
     from data_pipelines.clean.clean import make_part
@@ -69,7 +70,8 @@ def _clean(arguments: argparse.Namespace) -> None:
                 make_part(job, part, tell)
                 _answer_with_part(arguments, does)
                 return
-            facts = clean_corpus(corpus, config, arguments.out, tell)
+            with one_writer(arguments.out):
+                facts = clean_corpus(corpus, config, arguments.out, tell)
     _answer_with_findings(arguments.json, facts, arguments.out, done_before)
 
 
@@ -169,11 +171,11 @@ def _corpus(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
 
     from bertkit.cli.data import check_tokenizer, examine_corpus
+    from bertkit.report.page import check_page
     from data_pipelines.text.corpus import corpus_bytes, find_sources
 
     find_sources(corpus)
-    if arguments.out.is_dir():
-        raise ValueError(f"--out: {arguments.out} is a folder; name the file to write the page to")
+    check_page(arguments.out)
     if arguments.tokenizer is not None:
         check_tokenizer(arguments.tokenizer)
 
@@ -240,7 +242,8 @@ def pairs(parser: argparse.ArgumentParser):
 def _pairs(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
 
-    from data_pipelines.labels.dropping import DEV, DROPS, TRAIN, write_dropped_pairs
+    from bertkit.run.lock import one_writer
+    from data_pipelines.labels.dropping import DEV, DROPS, FACTS, TRAIN, write_dropped_pairs
     from data_pipelines.text.corpus import find_sources
 
     for name in arguments.drop:
@@ -250,10 +253,12 @@ def _pairs(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--max-chars must be at least 1, got {arguments.max_chars}")
     if not 0 <= arguments.dev_share < 1:
         raise ValueError(f"--dev-share must lie in [0, 1), got {arguments.dev_share}")
-    if arguments.out.is_dir() and {path.name for path in arguments.out.iterdir()} - {TRAIN, DEV}:
+    found = {path.name for path in arguments.out.iterdir()} if arguments.out.is_dir() else set()
+    if found and (FACTS not in found or found - {TRAIN, DEV, FACTS}):
         raise ValueError(f"--out: {arguments.out} holds other files, which would be lost; name a new folder")
     find_sources(corpus)
-    counts = write_dropped_pairs(corpus, arguments.drop, arguments.out, arguments.max_chars, arguments.dev_share)
+    with one_writer(arguments.out):
+        counts = write_dropped_pairs(corpus, arguments.drop, arguments.out, arguments.max_chars, arguments.dev_share)
     if not counts.train:
         sources = ", ".join(corpus.corpus)
         raise ValueError(f"--corpus: {sources} holds no sentence of at most {arguments.max_chars} characters")

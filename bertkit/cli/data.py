@@ -9,6 +9,7 @@ from bertkit.cli.answers import add_json, answer
 from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command
+from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable
 from data_pipelines.text.config import CorpusConfig
@@ -65,7 +66,8 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.part:
         _count_part(arguments, corpus, config)
         return
-    trained = (_train_on_engine if asks_for_engine(arguments) else _train_here)(arguments, corpus, config)
+    with one_writer(arguments.out):
+        trained = (_train_on_engine if asks_for_engine(arguments) else _train_here)(arguments, corpus, config)
     found = examine_corpus(trained, held_out or corpus)
 
     def show() -> None:

@@ -228,9 +228,10 @@ def _add_files(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
+    from bertkit.report.page import check_page
+
     for file in arguments.files:
         if not Path(file).is_file():
             raise ValueError(f"there is no file {file!r}")
     check_encoding(arguments.encoding, "--encoding")
-    if arguments.page is not None and arguments.page.is_dir():
-        raise ValueError(f"--page: {arguments.page} is a folder; name the file to write the page to")
+    check_page(arguments.page)

@@ -10,6 +10,7 @@ from bertkit.cli.answers import add_json, answer
 from bertkit.cli.models import MODEL
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.evaluate.config import JudgeConfig
+from data_pipelines.durable import json_line, refuse_foreign, replace_file
 
 if TYPE_CHECKING:
     from data_pipelines.rows.shards import Rows
@@ -36,14 +37,15 @@ def _judge(arguments: Namespace) -> None:
     config = from_flags(JudgeConfig, arguments)
     from bertkit.evaluate.minimal_pairs import read_pairs
     from bertkit.hf.folder import check_named
+    from bertkit.report.page import check_page
 
     check_named(arguments.model)
     for flag in ("predictions", "page"):
         _check_place(flag, getattr(arguments, flag))
+    check_page(arguments.page)
     pairs = read_pairs(arguments.pairs, config, config.max_pairs)
 
     from bertkit.evaluate.judge import judge_folder, print_judgment
-    from data_pipelines.durable import json_line, replace_file
 
     judgment = judge_folder(arguments.model, pairs, config, _rows(arguments.model) if config.ngram else None)
     if arguments.predictions:
@@ -60,6 +62,8 @@ def _check_place(flag: str, path: Path | None) -> None:
     if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
         what = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise ValueError(f"--{flag}: {what}; name a file in a folder that is there")
+    if path is not None and flag == "predictions":
+        refuse_foreign(path, b"{", "a file of predictions")
 
 
 def _rows(model: str) -> "Rows | None":

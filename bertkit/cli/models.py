@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bertkit.cli.answers import add_json, answer, json_lines
 from bertkit.hf.folder import BACKENDS, check_named, choose_backend, resolve
 from bertkit.hf.model_types import MODEL_TYPES
+from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines.text.stores import folder_or_url
 
@@ -195,9 +196,10 @@ def _export(arguments: Namespace) -> None:
 
 @contextmanager
 def _written_to(folder: Path | str) -> Iterator[Path]:
-    """A folder to write; that of a URL is copied there at the end."""
+    """A folder to write, which no other command writes meanwhile; that of a URL is copied there at the end."""
     if isinstance(folder, Path):
-        yield folder
+        with one_writer(folder):
+            yield folder
         return
 
     from data_pipelines.text.transfer import put_model

@@ -33,8 +33,10 @@ def attention(parser: ArgumentParser) -> Run:
 
 
 def _report(arguments: Namespace) -> None:
+    from bertkit.report.page import check_page
     from bertkit.report.training_report import write_report
 
+    check_page(arguments.out)
     print(write_report(arguments.runs, arguments.out))
 
 
@@ -43,7 +45,10 @@ def _attention(arguments: Namespace) -> None:
 
     check_named(arguments.model)
     folder = Path() if is_remote(arguments.model) else Path(arguments.model)
+    out = arguments.out or folder / "attention.html"
 
     from bertkit.report.attention_page import write_attention_page
+    from bertkit.report.page import check_page
 
-    print(write_attention_page(arguments.model, arguments.text, arguments.out or folder / "attention.html"))
+    check_page(out)
+    print(write_attention_page(arguments.model, arguments.text, out))

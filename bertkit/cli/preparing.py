@@ -13,6 +13,7 @@ from bertkit.cli.data import check_sources, check_tokenizer, in_bytes
 from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
+from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable
 from data_pipelines.places import cache_folder
@@ -90,14 +91,19 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _made_here(out: Path | str, part: str | None = None) -> Iterator[Path | None]:
-    """The folder in which rows for a URL are made, removed once they are there; None for what is no URL."""
+    """The folder in which rows for a URL are made, removed once they are there; None for what is no URL. No other
+    command makes the same rows meanwhile."""
+    from data_pipelines.text.parts import Part
+
     if isinstance(out, Path):
-        yield None
+        with one_writer(out / Part.parse(part).folder if part else out):
+            yield None
         return
     folder = cache_folder() / "outgoing" / hashlib.sha256(f"{out} {part}".encode()).hexdigest()[:24]
-    yield folder
-    if folder.is_dir():
-        durable.remove_folder(folder)
+    with one_writer(folder):
+        yield folder
+        if folder.is_dir():
+            durable.remove_folder(folder)
 
 
 def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig) -> None:

@@ -15,7 +15,7 @@ def agreed_minutes(folder: Path, minutes: float | None) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _ABOUT
     # It is written first, so a folder without it holds somebody's files, perhaps a train.conll of their own.
-    foreign = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    foreign = sorted(file.name for file in folder.iterdir() if file != durable.temporary_path(path))
     if foreign and not path.is_file():
         raise ValueError(f"{folder} holds something that is no demo ({foreign[0]}); give another --dir")
     before = json.loads(path.read_bytes())["minutes"] if path.is_file() else None

@@ -19,10 +19,12 @@ from bertkit.config.fields import entries
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.config.sections import BUDGETS
 from bertkit.pretrain.checks import check_pretraining
-from bertkit.run.folder import EXPORT, METRICS, read_facts
+from bertkit.run.folder import EXPORT, METRICS, check_no_file, read_facts
+from data_pipelines import durable
 
 SCORES = {"loss": ("eval", "loss"), "accuracy": ("eval", "accuracy"), "pairs": ("pairs", "accuracy")}
 """What is compared, and where metrics.jsonl holds it: on held-out rows, and on the minimal pairs of eval.pairs."""
+PAGE = "ablation.html"
 _DECIDES = "loss"
 _MASKED = "masked tokens"
 """What a held-out loss is of, where nothing else is said."""
@@ -50,6 +52,7 @@ def plan_ablation(recipe: str, changes: Sequence[str], num_seeds: int, folder: P
     for change in common:
         if change.startswith(("run.dir=", "run.seed=", "run.mirror=")):
             raise ValueError(f"{change}: an ablation has a folder and a seed for each run; --out and --seeds say which")
+    _check_folder(folder)
     recipes = {}
     for arm, seed in itertools.product(arms, range(num_seeds)):
         place = folder / _folder_name(arm.name) / f"seed-{seed}"
@@ -57,6 +60,15 @@ def plan_ablation(recipe: str, changes: Sequence[str], num_seeds: int, folder: P
         recipes[arm.name, seed] = read_recipe(recipe, [*common, *arm.changes, *places])
         check_pretraining(recipes[arm.name, seed])
     return Ablation(arms, range(num_seeds), recipes)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but arms and their page, which may be those of earlier arms."""
+    check_no_file("--out", folder)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        is_arm = path.is_dir() and all(child.name.startswith("seed-") for child in path.iterdir())
+        if not is_arm and path.name not in (PAGE, durable.temporary_path(folder / PAGE).name):
+            raise ValueError(f"--out {folder} holds other files ({path.name}); choose an empty folder")
 
 
 def read_arms(changes: Sequence[str]) -> tuple[list[str], list[Arm]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.report.markup import Html, join, tag
-from data_pipelines.durable import finite, replace_file
+from data_pipelines.durable import finite, refuse_foreign, replace_file
 
 
 def document(title: str, body: Html, data: Any, scripts: list[str], programs: Sequence[str] = ()) -> str:
@@ -46,7 +46,9 @@ def document(title: str, body: Html, data: Any, scripts: list[str], programs: Se
         tag("script", Html(embedded_json(data)), type="application/json", id="data"),
         [tag("script", Html(program)) for program in programs],
     )
-    return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
+    page = f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
+    assert page.startswith(_BEGINNING), "by this a page is known as ours"
+    return page
 
 
 def embedded_json(data: Any) -> str:
@@ -57,11 +59,19 @@ def embedded_json(data: Any) -> str:
     return text
 
 
+def check_page(path: Path | None) -> None:
+    """Refuse, before the work, to put a page in the place of a folder, or of a file that is no page of ours."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the file to write the page to")
+    refuse_foreign(path, _BEGINNING.encode(), "a page")
+
+
 def write_page(path: Path, page: str) -> None:
     """Whole or not at all: a page that is open in a browser is never found half written. No link is followed, since
     a page may stand in the folder of a stranger's model."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; name the file to write the page to")
+    check_page(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A lone surrogate can come out of a JSON file, and cannot be written.
     replace_file(path, page.encode(errors="replace"))
@@ -79,6 +89,8 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+_BEGINNING = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src"""
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Cpath d='M2 3c3 9 6 9 12 10' fill='none' stroke='%231f5fa8' stroke-width='2.5' stroke-linecap='round'/%3E"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,11 +72,20 @@ def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
         return job
     if known is not None and _timeless(known) != _timeless(identity):
         durable.remove_folder(job.state)
+    _check_state(job.state)
     for folder in (MEASURED, WRITTEN, f"{WHOLE}/{TEXT}"):
         (job.state / folder).mkdir(parents=True, exist_ok=True)
     if not (job.state / _IDENTITY).is_file():
         job.publish(_IDENTITY, durable.json_line(identity).encode())
     return job
+
+
+def _check_state(state: Path) -> None:
+    """Refuse a folder of somebody's own: it would be removed at the end. A kill may leave ours without its identity."""
+    if state.is_dir() and not (state / _IDENTITY).is_file():
+        foreign = [path.name for path in state.iterdir() if path.name not in (MEASURED, WRITTEN, WHOLE)]
+        if any(not re.fullmatch(r"\.[0-9a-f]{32}", name) for name in foreign):
+            raise ValueError(f"{state} is needed while the text is cleaned, and holds other files; move it away")
 
 
 def reopen_job(out: Path) -> Job:

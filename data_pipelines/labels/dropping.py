@@ -13,6 +13,8 @@ from data_pipelines.text.corpus import read_documents
 from data_pipelines.text.digest import text_hash
 
 TRAIN, DEV = "train.tsv", "dev.tsv"
+FACTS = "pairs.json"
+"""Lies beside the two, and tells them from somebody's own."""
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+|(?<=[。！？])")
 
 
@@ -51,7 +53,7 @@ def write_dropped_pairs(
     corpus: CorpusConfig, drops: Iterable[str], folder: Path, max_chars: int, dev_share: float
 ) -> PairCounts:
     """Write train.tsv and dev.tsv: each sentence of the corpus once, without what is dropped and as it is. Where it
-    goes depends on its text alone."""
+    goes depends on its text alone. pairs.json says how they were made."""
     counts = {TRAIN: 0, DEV: 0}
     too_long, seen = 0, set()
     names = list(drops)
@@ -70,6 +72,8 @@ def write_dropped_pairs(
                 name = DEV if key < dev_share * 2**64 else TRAIN
                 (dev if name == DEV else train).write(f"{source}\t{target}\n")
                 counts[name] += 1
+        made = {"corpus": corpus.corpus, "drop": names, "max_chars": max_chars, "dev_share": dev_share}
+        durable.write_file(unfinished / FACTS, durable.json_bytes(made | {"too_long": too_long, **counts}))
     return PairCounts(counts[TRAIN], counts[DEV], too_long)
 
 

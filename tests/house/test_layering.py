@@ -109,6 +109,7 @@ ROOMS = {
         *("bertkit/config", "bertkit/hf", "bertkit/pretrain", "bertkit/evaluate", "bertkit/finetune"),
         *("bertkit/ship", "bertkit/report", "bertkit/plan", "bertkit/bench", "bertkit/demo", "bertkit/engines"),
         *("data_pipelines/text", "data_pipelines/clean", "data_pipelines/vocab", "data_pipelines/rows"),
+        "bertkit/run/lock.py",  # two commands never write one folder
         "data_pipelines/masks",
         "data_pipelines/labels",
     ],
