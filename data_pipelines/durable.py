@@ -16,21 +16,27 @@ _CREATE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 def write_file(path: Path, data: bytes) -> None:
     """Write a new file and wait until it is on the disk. It never follows a link and never overwrites."""
     descriptor = os.open(path, _CREATE | os.O_EXCL, 0o644)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:  # a full disk, which the operating system reports without the file's name
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    with naming(path), open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def append_file(path: Path, data: bytes, *, anew: bool) -> None:
     """Add to the end of a file, or write it `anew`; call `sync` once it is complete. It never follows a link."""
+    descriptor = os.open(path, _CREATE | (os.O_TRUNC if anew else os.O_APPEND), 0o644)
+    with naming(path), open(descriptor, "wb") as file:
+        file.write(data)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let what goes wrong inside name the file: of a full disk the operating system tells without it."""
     try:
-        with open(os.open(path, _CREATE | (os.O_TRUNC if anew else os.O_APPEND), 0o644), "wb") as file:
-            file.write(data)
+        yield
     except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
@@ -121,9 +127,8 @@ def sync(path: Path) -> None:
     """Wait until a file's content, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -163,7 +163,7 @@ def _make_tokenizer(vocabulary: Vocabulary, config: TokenizerConfig, folder: Pat
             return
         text = unfinished / "sentences.txt"
         lines = (" ".join(line.split()) for line in vocabulary.texts)
-        text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
+        durable.write_file(text, "".join(f"{line}\n" for line in lines).encode(errors="replace"))
         train_tokenizer(CorpusConfig(corpus=[str(text)], documents="line", errors="replace"), config, unfinished)
         text.unlink()
 

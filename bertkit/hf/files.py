@@ -63,7 +63,7 @@ def _write(tensors: list[tuple[str, Tensor]], path: Path, metadata: dict[str, st
         header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
+    with durable.naming(path), open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, tensor in tensors:
             file.write(_bytes(tensor))

@@ -11,6 +11,7 @@ from bertkit.hf.config import read_config, write_config
 from bertkit.hf.model_types import MODEL_TYPES, ModelType
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import HEADS
+from data_pipelines import durable
 from data_pipelines.bounds import shown
 
 Shapes = dict[str, tuple[int, ...]]
@@ -94,7 +95,7 @@ def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
         values["id2label"] = {str(i): label for i, label in enumerate(layout.labels)}
         values["label2id"] = {label: i for i, label in enumerate(layout.labels)}
     text = json.dumps(values, indent=2, ensure_ascii=False)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    durable.replace_file(folder / "config.json", f"{text}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def write_dropped_pairs(
     names = list(drops)
     with (
         durable.replacing_folder(folder) as unfinished,
+        durable.naming(folder),
         open(unfinished / TRAIN, "w", encoding="utf-8") as train,
         open(unfinished / DEV, "w", encoding="utf-8") as dev,
     ):
