@@ -95,6 +95,14 @@ def test_batching_equal_shapes_does_not_change_an_update():
     torch.testing.assert_close(orthogonalize(matrices), alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("maps", [(1, 1), (4, 1), (1, 4)])
+def test_shares_of_the_matrices_end_in_the_bits_of_all_of_them(maps):
+    """Two ranks that orthogonalize half of the matrices each must not differ from one that does all."""
+    matrices = torch.randn(2, 64, 64, generator=torch.Generator().manual_seed(0))
+    shares = torch.cat([orthogonalize(matrix[None], maps) for matrix in matrices])
+    assert torch.equal(orthogonalize(matrices, maps), shares)
+
+
 def test_maps_that_share_a_matrix_are_made_orthogonal_each_by_itself():
     matrices = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(2))
     together = orthogonalize(matrices, maps=(2, 4))

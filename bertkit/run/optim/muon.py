@@ -118,7 +118,8 @@ def orthogonalize(matrices_KRC: Tensor, maps: tuple[int, int] = (1, 1)) -> Tenso
     and 1.3. `maps` says how many maps lie above each other and side by side in a matrix; each is taken by itself."""
     above, beside = maps
     parts_KabRC = matrices_KRC.unflatten(2, (beside, -1)).unflatten(1, (above, -1)).transpose(2, 3)
-    x_NRC = parts_KabRC.flatten(0, 2).to(_precision(matrices_KRC))
+    # Laid out alike for any number of matrices: products of another layout end in other bits, and ranks share matrices.
+    x_NRC = parts_KabRC.flatten(0, 2).to(_precision(matrices_KRC)).contiguous()
     transposed = x_NRC.shape[1] > x_NRC.shape[2]
     if transposed:
         x_NRC = x_NRC.mT
