@@ -23,6 +23,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(collator, "interleaved", once)
     monkeypatch.setattr(prepare, "interleaved", once)
     monkeypatch.setattr(prepare, "generated_documents", lambda num_chars: generate(20_000, num_words=500))
+    monkeypatch.setattr(tag, "generated_documents", lambda num_chars: generate(num_chars, num_words=500))
     sentences = tag._sentences
     monkeypatch.setattr(tag, "interleaved", once)
     monkeypatch.setattr(tag, "_sentences", lambda count: sentences(8))

@@ -110,6 +110,6 @@ def test_every_resume_keeps_the_number_of_steps(train, tmp_path, tried, kill_at)
 
 def test_a_batch_that_grows_does_so_as_each_length_has_it():
     train = SimpleNamespace(first_batch=2, global_batch=8, batch_warmup=0.5)
-    recipe, data = SimpleNamespace(train=train, run=SimpleNamespace(seed=0)), SimpleNamespace(train=range(100))
-    stages = make_plan(recipe, data, [(0, 16), (6, 80)]).global_batch  # type: ignore[arg-type]
+    recipe = SimpleNamespace(train=train, run=SimpleNamespace(seed=0), data=SimpleNamespace(mix_shards=0))
+    stages = make_plan(recipe, SimpleNamespace(train=range(100)), [(0, 16), (6, 80)]).global_batch  # type: ignore[arg-type]
     assert stages == ((0, 2), (4, 4), (6, 2), (20, 4), (40, 8))

@@ -44,12 +44,13 @@ def test_of_many_files_a_part_reads_its_own_alone(tokenizer, tmp_path, monkeypat
     prepare(corpus, tokenizer, config, tmp_path / "whole")
     note_sources(tmp_path / "rows", corpus)
     monkeypatch.setattr("data_pipelines.text.corpus.file_hash", lambda path: pytest.fail("hashed once, for all parts"))
+    monkeypatch.setattr("data_pipelines.rows.prepare._ESTIMATE_CHARS", 1)  # the first file alone tells the room needed
     opened, inner = [], parts.read_sources
     monkeypatch.setattr(parts, "read_sources", lambda sources, *rest: opened.extend(sources) or inner(sources, *rest))
     for number in (1, 2):
         opened.clear()
         made = prepare(corpus, tokenizer, config, tmp_path / "rows", part=Part(number, 2))
-        assert [source.path.name for source in opened] == [f"{number - 1}.txt", f"{number + 1}.txt"]
+        assert [source.path.name for source in opened] == ["0.txt", f"{number - 1}.txt", f"{number + 1}.txt"]
         assert read_manifest(made)["identity"]["split"] == "files"
     merge(tmp_path / "rows")
     assert sorted(sequences(tmp_path / "rows", "train")) == sorted(sequences(tmp_path / "whole", "train"))

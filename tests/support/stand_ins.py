@@ -106,6 +106,10 @@ def _become(connection: socket.socket, main) -> None:
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
+        # A text stream remembers whether its file could seek, and these are other files.
+        sys.stdin, sys.stdout, sys.stderr = (
+            os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww")
+        )
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
