@@ -27,19 +27,19 @@ class Verb(NamedTuple):
 # Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
 VERBS: dict[str, Verb] = {
     "demo": Verb("bertkit.cli.training", "Run the main job end to end on text that this installation holds."),
-    "corpus": Verb("bertkit.cli.corpus", "Say what a corpus is like, before anyone trains on it."),
+    "corpus": Verb("bertkit.cli.corpus", "Describe a corpus before training on it."),
     "clean": Verb("bertkit.cli.corpus", "Take out of a corpus what is not worth training on, and say what and why."),
     "pairs": Verb("bertkit.cli.corpus", "Make pairs of raw text, for a model that restores capitals or punctuation."),
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.preparing", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or resume a run."),
-    "anneal": Verb("bertkit.cli.training", "Branch from a checkpoint of a run, and let the rate fall to its end."),
+    "anneal": Verb("bertkit.cli.training", "Branch from a checkpoint of a run and decay its learning rate to the end."),
     "ablate": Verb("bertkit.cli.ablating", "Train arms of a recipe with several seeds, and compare them in pairs."),
     "evaluate": Verb(
         "bertkit.cli.evaluating", "Score a masked-language model on a corpus, or a tagger on labeled files."
     ),
-    "judge": Verb("bertkit.cli.judging", "Judge minimal pairs: is the good sentence the likelier one?"),
+    "judge": Verb("bertkit.cli.judging", "Judge minimal pairs: is the good sentence more likely than the bad one?"),
     "finetune": Verb("bertkit.cli.finetuning", "Fine-tune an encoder on labeled sentences or texts."),
     "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),
     "write": Verb("bertkit.cli.finetuning", "Rewrite texts with a fine-tuned model: correct, normalise, inflect."),

@@ -233,7 +233,13 @@ def pairs(parser: argparse.ArgumentParser):
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for the two files")
     about = "longest sentence, in characters; longer ones are left out (default: 200)"
     parser.add_argument("--max-chars", type=int, default=200, metavar="N", help=about)
-    parser.add_argument("--dev-share", type=float, default=0.05, metavar="SHARE", help="for dev.tsv (default: 0.05)")
+    parser.add_argument(
+        "--dev-share",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="share of the sentences for dev.tsv (default: 0.05)",
+    )
     add_json(parser)
     add_flags(parser, CorpusConfig)
     return _pairs

@@ -31,7 +31,7 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
         help="train no model to keep; list the labels of data.train that are most likely wrong, with a page of them",
     )
     parser.add_argument(
-        "--folds", type=int, metavar="K", help="of --find-errors: models, each asked about a Kth (default: 5)"
+        "--folds", type=int, metavar="K", help="with --find-errors: number of cross-validation folds (default: 5)"
     )
     add_json(parser, "what --find-errors finds as one JSON object")
 
@@ -110,9 +110,9 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         "--ask",
         type=int,
         metavar="N",
-        help="write only the N sentences most worth labelling next: unsure ones, unlike each other, the first first",
+        help="write only the N sentences most worth labelling next, best first: uncertain ones, unlike each other",
     )
-    parser.add_argument("--page", type=Path, metavar="FILE", help="of --ask: also a page to look through them")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="with --ask: also write a page that shows them")
     add_backend(parser)
     return _tag
 
@@ -177,10 +177,16 @@ def write(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
         "--output", choices=("text", "jsonl"), default="text", help="form of the answer (default: a text a line)"
     )
-    parser.add_argument("--passes", type=int, help="of a model that writes in parallel: more are slower and better")
-    parser.add_argument("--beams", type=int, help="of a model that writes left to right: texts that grow side by side")
-    parser.add_argument("--best", type=int, help="of a model that writes left to right: texts to give for each source")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="also a page: how the first texts came to be written")
+    parser.add_argument(
+        "--passes", type=int, help="for a model that writes in parallel: number of passes; more are slower and better"
+    )
+    parser.add_argument("--beams", type=int, help="for a model that writes left to right: number of beams")
+    parser.add_argument(
+        "--best", type=int, help="for a model that writes left to right: number of texts to give for each source"
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="also write a page that shows how the first texts were written"
+    )
     return _write
 
 

@@ -52,7 +52,7 @@ def add_backend(parser: ArgumentParser) -> None:
         "--backend",
         choices=BACKENDS,
         default="auto",
-        help="what computes, of what the folder has (default: auto, in float32)",
+        help="what to compute with, if the folder has it (default: auto, in float32)",
     )
 
 
@@ -73,7 +73,7 @@ def export(parser: ArgumentParser) -> Run:
         choices=("transformers", "onnx", "html"),
         help="what opens it: transformers (default), onnxruntime, which needs no torch, or a browser, as one page",
     )
-    parser.add_argument("--int8", action="store_true", help="also onnx/model_quantized.onnx, if --check finds it good")
+    parser.add_argument("--int8", action="store_true", help="also onnx/model_quantized.onnx, if it passes --check")
     parser.add_argument(
         "--check", metavar="FILE", help="labeled file that the model has not seen, or text, to measure int8 by"
     )

@@ -67,7 +67,7 @@ class LabeledSection(TaggedConfig):
     """Passes in which a text is rewritten in parallel."""
 
     beams: Count = 1
-    """Texts that grow side by side when one is rewritten left to right; 1 always takes the likeliest token."""
+    """Number of beams when a text is rewritten left to right; 1 always takes the most likely token."""
 
     length_penalty: NotNegative = 0.0
     """Left to right with several beams: scores are divided by ((5 + length) / 6) to this power, so that longer texts
@@ -114,11 +114,11 @@ class TuneSection:
     elsewhere: on CPUs without AMX bf16 is slower."""
 
     adapt_steps: CountOrZero = 0
-    """Steps of masked-language modelling on the training sentences before fine-tuning, of 16 rows, at optim.lr: the
-    encoder reads such text before it learns labels. 0: none."""
+    """Steps of masked-language modelling on the training sentences before fine-tuning, each of 16 rows, at optim.lr. 0:
+    none."""
 
     adapt_minutes: NotNegative = 0.0
-    """The same as a budget of minutes. 0: none."""
+    """The same as a number of minutes. 0: none."""
 
     class_weights: Literal["none", "balanced"] = "none"
     """balanced gives rare labels more weight in the loss, by the square root of how rare they are."""
@@ -176,7 +176,7 @@ class TuneRunSection:
     """Steps between lines in metrics.jsonl."""
 
     deterministic: Annotated[bool, MAY_CHANGE] = False
-    """Take only algorithms that give the same bits every time: on a GPU slower ones, on a CPU those that run anyway."""
+    """Use only algorithms that give the same bits every time: slower ones on a GPU, the usual ones on a CPU."""
 
     restart: Annotated[bool, MAY_CHANGE] = False
     """Start over where a seed has trained before and its checkpoints are gone; otherwise that is refused."""

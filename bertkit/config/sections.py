@@ -24,14 +24,15 @@ Kept = Annotated[int, Range("[2, inf)")]
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     objective: str = "masked-lm"
-    """What is learned: masked-lm, to say which tokens were masked; causal-masked and masked-next-token, also to read on
-    from left to right in some of the rows; causal-first, that in the first steps; diffusion, masked-lm with another
-    mask rate in each row; hard-targets, masked-lm that masks hard tokens more often; token-dropping, masked-lm in which
-    some tokens skip the middle blocks; replaced-token-detection, which tokens a small generator replaced."""
+    """What is learned: masked-lm, to predict the masked tokens; causal-masked and masked-next-token, masked-lm with
+    next-token prediction in some of the rows; causal-first, next-token prediction first, then masked-lm; diffusion,
+    masked-lm with another mask rate in each row; hard-targets, masked-lm that masks hard tokens more often;
+    token-dropping, masked-lm in which some tokens skip the middle blocks; replaced-token-detection, which tokens a
+    small generator replaced."""
 
     causal_share: Share = 0.25
-    """Share of the rows (causal-masked, masked-next-token) or of the steps (causal-first) that are read from left to
-    right, every token told from those before it."""
+    """Share of the rows (causal-masked, masked-next-token) or of the steps (causal-first) in which every token is
+    predicted from those before it."""
 
     difficulty: Literal["frequency", "neighbor"] = "neighbor"
     """How hard a token is (hard-targets): by how rare it is, or by how rarely it follows the token before it."""
@@ -43,7 +44,7 @@ class TrainConfig:
     """Blocks of the generator (replaced-token-detection). None: a quarter of the encoder's."""
 
     detection_weight: Positive = 50.0
-    """What a token's loss of detection weighs, as the generator's loss of a masked token weighs 1
+    """Weight of the detection loss of a token; the generator's loss of a masked token has weight 1
     (replaced-token-detection)."""
 
     steps: Annotated[int | None, Range("[0, 2**40]")] = None
@@ -53,8 +54,8 @@ class TrainConfig:
     """Tokens to train on, repetitions included; turned into steps by the mean length of a row."""
 
     minutes: Annotated[float | None, Range("(0, 1e18]")] = None
-    """Training time in minutes. A few steps are timed at the start; after a quarter of those that fit their number is
-    corrected once, and every resume keeps it."""
+    """Training time in minutes. A few steps are timed at the start to see how many fit. After a quarter of them their
+    number is corrected once; a resume keeps it."""
 
     global_batch: Batch = 256
     """Rows in one optimizer step, over all processes and micro-batches."""
@@ -83,7 +84,7 @@ class TrainConfig:
     """Compile the model with torch.compile. It is meant for GPUs, and the first steps take long."""
 
     average: Share = 0.0
-    """Share of the steps, at the end, after which the weights are averaged; evaluated and exported is the mean."""
+    """Share of the steps, at the end, whose weights are averaged; the mean is evaluated and exported."""
 
     max_bad_steps: Annotated[Count, MAY_CHANGE] = 10
     """A step whose loss or gradient is not finite is skipped; this many in a row end the run."""
@@ -133,7 +134,7 @@ class OptimConfig:
     """Share of the steps in which the learning rate rises to its peak."""
 
     warmup_steps: CountOrZero | None = None
-    """The same as a number of steps, for a run whose length nobody knows yet. None: `warmup` says it."""
+    """The same as a number of steps, for a run whose length nobody knows yet. None: `warmup` decides."""
 
     decay: Share = 0.2
     """Share of the steps, at the end, in which the learning rate falls (wsd only)."""
@@ -193,7 +194,7 @@ class RunConfig:
     """Processes of each rank that read and mask batches ahead of training; 0 does it between the steps."""
 
     deterministic: Annotated[bool, MAY_CHANGE] = False
-    """Take only algorithms that give the same bits every time: on a GPU slower ones, on a CPU those that run anyway."""
+    """Use only algorithms that give the same bits every time: slower ones on a GPU, the usual ones on a CPU."""
 
     restart: Annotated[bool, MAY_CHANGE] = False
     """Start over where a run has trained before and its checkpoints are gone; otherwise that is refused."""

@@ -21,7 +21,7 @@ def add_part_flags(
     parser.add_argument("--part", metavar="K/N", help=f"{does} only the K-th of N parts")
     if merge is not None:
         parser.add_argument("--merge", type=merge, metavar="FOLDER", help="make one set of the parts in FOLDER")
-    about = f"who makes --parts N parts and merges them: {', '.join(ENGINES)}"
+    about = f"what makes --parts N parts and merges them: {', '.join(ENGINES)}"
     parser.add_argument("--engine", metavar="NAME", help=about)
     parser.add_argument("--parts", type=int, metavar="N", help="parts that --engine makes")
 

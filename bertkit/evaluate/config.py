@@ -63,7 +63,8 @@ class JudgeConfig(PairKeys):
     """Settings of `bertkit judge`."""
 
     method: Literal["word-wise", "plain"] = "word-wise"
-    """What is hidden while a token is asked for: the token alone (plain), or with it the later tokens of its word."""
+    """What is masked while a token is scored: the token alone (plain), or also the later tokens of its word
+    (word-wise)."""
 
     max_pairs: Annotated[int, Range("[0, inf)")] = 0
     """Pairs of each paradigm to judge, the first ones; 0 takes all."""

@@ -210,7 +210,7 @@ class ModernBertConfig(EncoderConfig):
     """Added to the variance in every norm."""
 
     norm_bias: bool = False
-    """Whether norms shift as well as scale."""
+    """Whether norms have biases."""
 
     attention_bias: bool = False
     """Whether the attention projections have biases."""

@@ -24,8 +24,8 @@ class CleanConfig:
     """Words in each n-gram by which two texts are compared."""
 
     near_threshold: Annotated[float, Range("(0, 1]")] = 0.33
-    """Share of n-grams, of all that either text has, from which on the later text is a near copy. 0.33 of pairs of
-    words finds copies in which one word in five was changed."""
+    """Jaccard similarity of the n-grams of two texts from which the later one is a near copy. 0.33 of pairs of words
+    finds copies in which one word in five was changed."""
 
     min_words: Annotated[int, Range("[0, inf)")] = 50
     """Fewest words of a document; an ideograph counts as one."""
@@ -61,11 +61,11 @@ class CleanConfig:
     """Largest share of a document's words that lie in a run of five words that it repeats."""
 
     forbidden: list[str] = field(default_factory=lambda: ["lorem ipsum"])
-    """Phrases that make a document worthless wherever they occur; case does not count."""
+    """Phrases that no kept document may contain; case does not count."""
 
     languages: list[str] = field(default_factory=list)
-    """Languages to keep, by their ISO codes such as en or zh; documents in others go. None: all are kept. Needs the
-    package py3langid (extra languages)."""
+    """Languages to keep, by their ISO codes such as en or zh; documents in other languages are dropped. None: all are
+    kept. Needs the package py3langid (extra languages)."""
 
     against: list[str] = field(default_factory=list)
     """Files with text that must not be trained on, such as test sets: lines that share a run of words with them are
@@ -75,7 +75,7 @@ class CleanConfig:
     """Words in such a run; case and punctuation do not count."""
 
     private: list[Private] = field(default_factory=list)
-    """What to replace by its name in brackets: email, phone, card."""
+    """Private data to replace by its name in brackets: email, phone, card."""
 
     def __post_init__(self):
         check_bounds(self)

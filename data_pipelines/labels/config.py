@@ -31,7 +31,7 @@ class TaggedConfig:
     """Names of a CoNLL file's columns, in order, where the file does not name them itself (# global.columns = ...)."""
 
     scheme: Literal["auto", "plain", "iob1", "iob2", "bioes"] = "auto"
-    """How tags write spans: recognised, or as named here. Models learn and return IOB2."""
+    """How tags encode spans; auto recognises the scheme. Models learn and return IOB2."""
 
     encoding: str = UTF_8
     """Encoding of the files, such as latin-1 or gb18030. Datasets are UTF-8."""
