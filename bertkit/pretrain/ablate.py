@@ -5,7 +5,6 @@ the arms say: their differences are taken seed by seed. Started again, an ablati
 """
 
 import itertools
-import json
 import math
 import re
 import sys
@@ -19,7 +18,7 @@ from bertkit.config.fields import entries
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.config.sections import BUDGETS
 from bertkit.pretrain.checks import check_pretraining
-from bertkit.run.folder import EXPORT, METRICS, check_no_file, read_facts
+from bertkit.run.folder import EXPORT, check_no_file, read_facts, read_metrics
 from data_pipelines import durable
 
 SCORES = {"loss": ("eval", "loss"), "accuracy": ("eval", "accuracy"), "pairs": ("pairs", "accuracy")}
@@ -221,11 +220,7 @@ def _is_finished(folder: Path) -> bool:
 
 def _reached(folder: Path) -> dict[str, Any]:
     """The newest of every number that a run wrote down, and what its held-out loss measures."""
-    newest: dict[str, dict[str, Any]] = {}
-    if (folder / METRICS).is_file():
-        for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            newest[record["kind"]] = record
+    newest = {record.get("kind"): record for _, record in read_metrics(folder)}
     trained = newest.get("train", {})
     reached = {name: newest.get(kind, {}).get(key) for name, (kind, key) in SCORES.items()}
     reached |= {"steps": trained.get("step"), "tokens": trained.get("tokens"), "seconds": trained.get("seconds")}

@@ -5,7 +5,6 @@ every length: a branch is the run that would have been started with its number o
 ends in the same bits.
 """
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from bertkit.config.recipe import Recipe, read_recipe, to_yaml
 from bertkit.pretrain.budget import read_lengths
 from bertkit.run.checkpoint import checkpoints, load_checkpoint
-from bertkit.run.folder import CHECKPOINTS, FACTS, METRICS, RECIPE, SAVED, read_facts
+from bertkit.run.folder import CHECKPOINTS, FACTS, METRICS, RECIPE, SAVED, read_facts, read_metrics
 from bertkit.run.schedule import count_warmup, lr_share
 from data_pipelines import durable
 
@@ -97,11 +96,8 @@ def _branched_before(out: Path, run: Path, step: int | None) -> Recipe:
 
 def _seconds_per_step(run: Path, last_step: int) -> float:
     """What the run itself took, after its first steps."""
-    taken = []
-    for line in (run / METRICS).read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        if record["kind"] == "train" and record["step"] <= last_step:
-            taken.append((record["step"], record["seconds"]))
+    trained = [record for _, record in read_metrics(run) if record.get("kind") == "train"]
+    taken = [(record["step"], record["seconds"]) for record in trained if record["step"] <= last_step]
     if not taken:
         raise ValueError(f"{run / METRICS} tells of no step up to {last_step}; give --steps")
     (first, before), (last, after) = taken[len(taken) // 2 - (len(taken) > 1)], taken[-1]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,18 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
         return dict(json.loads(path.read_bytes()))
     except (ValueError, TypeError):
         raise ValueError(f"{path} is damaged; restore it from a backup, or choose another run.dir") from None
+
+
+def read_metrics(folder: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The lines of metrics.jsonl and what they say, but for a line that a kill cut short."""
+    path = folder / METRICS
+    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if line.endswith(b"\n") and isinstance(record, dict) and isinstance(record.get("step"), int):
+            yield line, record
 
 
 def check_facts(folder: Path, facts: dict[str, Any]) -> None:

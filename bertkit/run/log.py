@@ -1,6 +1,5 @@
 """How a run goes, for people and programs: a live line, metrics.jsonl, trackers, and a word of advice."""
 
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from typing import Any
 
 from bertkit.events import event
 from bertkit.run.advice import Adviser
+from bertkit.run.folder import METRICS, read_metrics
 from bertkit.run.schedule import StepRules
 from bertkit.run.state import LoopState
 from bertkit.run.step import StepResult
@@ -62,7 +62,7 @@ class RunLog:
         if self._folder is None:
             return
         line = durable.json_line({"kind": kind, "step": step, **values})
-        durable.append_file(self._folder / "metrics.jsonl", line.encode(), anew=False)
+        durable.append_file(self._folder / METRICS, line.encode(), anew=False)
         numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, (int, float))}
         if numbers:
             self._track(numbers, step)
@@ -126,17 +126,9 @@ class RunLog:
 
 def cut_metrics(folder: Path, last_step: int) -> None:
     """Drop the lines of steps that a resume repeats, and a line that a kill cut short."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_bytes().splitlines(keepends=True):
-        try:
-            if line.endswith(b"\n") and json.loads(line)["step"] <= last_step:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError):
-            continue
-    durable.replace_file(path, b"".join(kept))
+    if (folder / METRICS).exists():
+        kept = [line for line, record in read_metrics(folder) if record["step"] <= last_step]
+        durable.replace_file(folder / METRICS, b"".join(kept))
 
 
 class _Line:

@@ -101,6 +101,8 @@ def test_arms_share_rows_and_masks_and_the_same_command_resumes(corpus, tmp_path
     def never(recipe):
         raise AssertionError(f"{recipe.run.dir} was trained again")
 
+    with open(folders[0] / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "tra')  # as a kill leaves it
     monkeypatch.setattr("bertkit.pretrain.train.pretrain", never)
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == facts

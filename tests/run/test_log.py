@@ -6,6 +6,7 @@ import pytest
 
 from bertkit.config.sections import OptimConfig, TrainConfig
 from bertkit.run.advice import ENOUGH_STEPS, Adviser
+from bertkit.run.folder import read_metrics
 from bertkit.run.log import RunLog, cut_metrics
 from bertkit.run.schedule import StepRules
 from bertkit.run.state import LoopState
@@ -79,7 +80,8 @@ def test_the_logged_loss_is_the_mean_over_all_targets_of_the_window(tmp_path, ca
 
 def test_lines_beyond_the_checkpoint_and_a_torn_line_are_cut(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 5}\n{"step": 10}\n{"step": 12}\n{"step": 1')
+    path.write_text('{"step": 5}\n{"step": 10}\n{"step": 12}\n[5]\n{"step": 1')
+    assert [record["step"] for _, record in read_metrics(tmp_path)] == [5, 10, 12]
     cut_metrics(tmp_path, 10)
     assert path.read_text() == '{"step": 5}\n{"step": 10}\n'
     cut_metrics(tmp_path / "absent", 10)
