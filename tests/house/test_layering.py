@@ -146,6 +146,19 @@ def test_no_permission_leads_back_to_its_room():
     TopologicalSorter(permitted).prepare()  # raises CycleError
 
 
+def test_no_module_is_imported_by_a_name_that_is_put_together():
+    """Such a name would pass unseen; a table of whole names, or one of a package's own modules, does not."""
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+                name = ast.unparse(node.args[0])
+                is_whole = isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript))
+                assert is_whole or name.startswith("f'{__name__}."), f"{path}:{node.lineno}: {name}"
+            elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+                start = str(node.values[0].value)
+                assert not re.match(rf"({'|'.join(PACKAGES)})\.[\w.]*$", start), f"{path}:{node.lineno}: {start}"
+
+
 def test_the_product_never_imports_transformers_outside_the_bench():
     assert [room for room, other in arrows() if other == "transformers"] == ["bertkit/bench"]
 
