@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 import numpy as np
 
@@ -84,6 +84,8 @@ class MaskingCollator(Generic[Batch]):
     own. `return_tensors="np"` never imports torch.
     """
 
+    mlm: ClassVar[bool] = True
+
     @overload
     def __init__(
         self: "MaskingCollator[PackedBatch]", *arguments: Any, layout: Literal["packed"], **options: Any
@@ -146,6 +148,8 @@ class MaskingCollator(Generic[Batch]):
             at_least_one=at_least_one,
         )
         self.vocabulary = vocabulary_from(tokenizer, mask_id, vocab_size, special_ids, pad_id)
+        # A `Trainer` saves it beside its checkpoints.
+        self.tokenizer = tokenizer if hasattr(tokenizer, "save_pretrained") else None
         self.pad_to_multiple_of, self.return_tensors, self.layout = pad_to_multiple_of, return_tensors, layout
         self.seed = seed_from(seed)
         self._unit = UNITS[self.config.unit]
@@ -193,6 +197,23 @@ class MaskingCollator(Generic[Batch]):
             return theirs.BatchEncoding(batch)
         return batch  # type: ignore[return-value]
 
+    @property
+    def mlm_probability(self) -> Rate:
+        """The rate. It cannot be set: one that changes is a function of the step."""
+        return self.rate
+
+    @property
+    def mask_replace_prob(self) -> float:
+        return self.config.mask_share
+
+    @property
+    def random_replace_prob(self) -> float:
+        return self.config.random_share
+
+    @property
+    def whole_word_mask(self) -> bool:
+        return self.config.unit == "word"
+
     def __repr__(self) -> str:
         config = self.config
         return (
@@ -202,7 +223,7 @@ class MaskingCollator(Generic[Batch]):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_home"}
+        return {name: value for name, value in self.__dict__.items() if name != "_home"} | {"tokenizer": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

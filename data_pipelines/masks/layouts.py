@@ -60,7 +60,8 @@ def padded(
         if name == "labels":
             continue  # labels of another task; here the targets are the labels
         flat_T = along_tokens(values, lengths)
-        batch[name] = stacked(values) if flat_T is None else spread(flat_T, 0)
+        padding = vocabulary.pad_type if name == "token_type_ids" else 0
+        batch[name] = stacked(values) if flat_T is None else spread(flat_T, padding)
     return batch
 
 

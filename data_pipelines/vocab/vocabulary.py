@@ -28,13 +28,15 @@ class Vocabulary(NamedTuple):
     """Ids that may replace another token."""
     pad_id: int | None = None
     pads_left: bool = False
+    pad_type: int = 0
+    """What `token_type_ids` hold at padding."""
     tokens: Mapping[str, int] | None = None
     """The ids by spelling, where a tokenizer was given."""
 
 
 def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary:
     """Read our own tokenizer, a transformers tokenizer, or a `tokenizers.Tokenizer`; `special_ids` adds to its own."""
-    pads_left = False
+    pads_left, pad_type = False, 0
     kinds = ("special", "all_special_ids", "get_added_tokens_decoder")  # those below, in order
     if isinstance(tokenizer, type) or not any(hasattr(tokenizer, name) for name in kinds):
         raise ValueError(
@@ -49,12 +51,14 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
         tokens, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
         special |= {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
         mask_id, pad_id, pads_left = tokenizer.mask_token_id, tokenizer.pad_token_id, tokenizer.padding_side == "left"
+        pad_type = tokenizer.pad_token_type_id
     else:
         tokens = tokenizer.get_vocab()
         special = special_ids_of(tokenizer, tokens)
         mask_id, pad_id = id_by_spelling("mask", tokens), id_by_spelling("pad", tokens)
         if tokenizer.padding is not None:
             pad_id, pads_left = tokenizer.padding["pad_id"], tokenizer.padding["direction"] == "left"
+            pad_type = tokenizer.padding["pad_type_id"]
     if not tokens:
         raise ValueError("this tokenizer has an empty vocabulary")
     if mask_id is None:
@@ -63,7 +67,7 @@ def vocabulary_of(tokenizer: Any, special_ids: Iterable[int] = ()) -> Vocabulary
     special |= added
     ordinary = np.array(sorted(set(tokens.values()) - special - unused), np.int64)
     maskable_V = _maskable(mask_id, max(tokens.values()) + 1, special, ordinary)
-    return Vocabulary(mask_id, maskable_V, ordinary, pad_id, pads_left, tokens)
+    return Vocabulary(mask_id, maskable_V, ordinary, pad_id, pads_left, pad_type, tokens)
 
 
 def vocabulary_from_ids(mask_id: int, vocab_size: int, special_ids: Iterable[int], pad_id: int | None) -> Vocabulary:

@@ -1,21 +1,18 @@
 """Every behaviour that transformers documents for its masked-LM collator, case by case: the same here, or different as
 the table in data_pipelines/README.md says."""
 
-import multiprocessing
-import pickle
 import sys
 
 import numpy as np
 import pytest
 import torch
-from collating import PLAIN, backend, examples, restored, transformers_tokenizer
+from collating import LONG, PLAIN, backend, examples, restored, transformers_tokenizer
 from tokenizers import AddedToken
 
 from data_pipelines.masks.arguments import check_tensors
 from data_pipelines.masks.collator import MaskingCollator
 
 transformers = pytest.importorskip("transformers", minversion="5.0")
-LONG = [{"input_ids": [2, *([7, 8, 9, 10] * 25), 3]} for _ in range(200)]
 
 
 def both(given, **options):
@@ -54,6 +51,56 @@ def test_the_batch_has_the_keys_and_types_of_transformers():
     for name in theirs:
         assert ours[name].dtype == theirs[name].dtype
         assert ours[name].shape == theirs[name].shape
+
+
+def test_token_types_are_padded_with_the_number_of_the_tokenizer():
+    tokenizer = transformers_tokenizer()
+    tokenizer._pad_token_type_id = 3  # as XLNet's
+    given = [
+        {"input_ids": [2, 7, 3], "token_type_ids": [0, 1, 2]},
+        {"input_ids": [2, 7, 7, 3], "token_type_ids": [0] * 4},
+    ]
+    theirs, ours = (
+        collator(tokenizer)([dict(example) for example in given])
+        for collator in (transformers.DataCollatorForLanguageModeling, MaskingCollator)
+    )
+    assert torch.equal(ours["token_type_ids"], theirs["token_type_ids"])
+    assert ours["token_type_ids"][0, -1] == 3
+
+
+def test_a_batch_has_an_attention_mask_and_is_a_dict_whatever_the_examples_hold():
+    """transformers makes no mask for plain lists, and a BatchEncoding of dicts."""
+    theirs, ours = both([{"input_ids": [2, 7, 3]}])
+    assert (type(theirs), type(ours)) == (transformers.BatchEncoding, dict)
+    tokenizer = transformers_tokenizer()
+    theirs, ours = (
+        collator(tokenizer)([[2, 7, 3], [2, 3]])
+        for collator in (transformers.DataCollatorForLanguageModeling, MaskingCollator)
+    )
+    assert set(ours) - set(theirs) == {"attention_mask"}
+    assert ours["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+
+
+def test_unknown_tokens_are_never_chosen_though_a_mask_may_allow_it():
+    """The mask of a fast tokenizer does not name [UNK]; transformers then chooses it."""
+    theirs, ours = both([{"input_ids": [2, 1, 7, 3], "special_tokens_mask": [1, 0, 0, 1]}], mlm_probability=1.0)
+    assert theirs["labels"].tolist() == [[-100, 1, 7, -100]]
+    assert ours["labels"].tolist() == [[-100, -100, 7, -100]]
+
+
+def test_other_fields_are_stacked_padded_or_kept_where_transformers_refuses_them():
+    ragged = [{"input_ids": [2, 7, 3]}, {"input_ids": [2, 7, 7, 3]}]
+    for name, values, kept in (
+        ("label", [1, 0], torch.tensor([1, 0])),
+        ("position_ids", [[0, 1, 2], [0, 1, 2, 3]], torch.tensor([[0, 1, 2, 0], [0, 1, 2, 3]])),
+        ("text", ["a", "b"], ["a", "b"]),
+    ):
+        given = [example | {name: value} for example, value in zip(ragged, values, strict=True)]
+        found = MaskingCollator(transformers_tokenizer())(given)[name]
+        assert torch.equal(found, kept) if isinstance(kept, torch.Tensor) else found == kept
+        if name != "label":
+            with pytest.raises(ValueError, match="Unable to create tensor"):
+                transformers.DataCollatorForLanguageModeling(transformers_tokenizer())(given)
 
 
 def test_a_special_tokens_mask_protects_and_is_dropped():
@@ -174,6 +221,34 @@ def test_rows_that_need_padding_need_a_pad_token():
         MaskingCollator(transformers_tokenizer(), pad_id=0)
 
 
+def test_arguments_can_be_read_again_but_not_set():
+    """Set there, a rate would count from the next batch on; here it is a function of the step."""
+    options = {"mlm_probability": 0.3, "mask_replace_prob": 0.7, "random_replace_prob": 0.2, "pad_to_multiple_of": 8}
+    tokenizer = transformers_tokenizer()
+    theirs, ours = (
+        collator(tokenizer, return_tensors="np", seed=4, **options)
+        for collator in (transformers.DataCollatorForLanguageModeling, MaskingCollator)
+    )
+    for name in (*options, "tokenizer", "mlm", "whole_word_mask", "return_tensors", "seed"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    with pytest.raises(AttributeError, match="mlm_probability"):
+        ours.mlm_probability = 0.5
+
+
+def test_a_trainer_saves_the_tokenizer_of_its_collator(tmp_path):
+    config = transformers.BertConfig(
+        vocab_size=78, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+    )
+    for tokenizer, saved in ((transformers_tokenizer(), True), (backend(), False)):
+        trainer = transformers.Trainer(
+            model=transformers.BertForMaskedLM(config),
+            args=transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True),
+            data_collator=MaskingCollator(tokenizer),
+        )
+        trainer.save_model(str(tmp_path / str(saved)))
+        assert (tmp_path / str(saved) / "tokenizer.json").is_file() == saved
+
+
 # Outputs
 
 
@@ -233,61 +308,6 @@ def test_padding_settings_of_a_tokenizer_count():
     tokenizer.enable_padding(direction="left", pad_id=3, pad_token="[SEP]")
     batch = MaskingCollator(tokenizer, mlm_probability=0)([[7, 8], [7, 8, 9]])
     assert batch["input_ids"].tolist() == [[3, 7, 8], [7, 8, 9]]
-
-
-# Seeds
-
-
-def test_a_seed_repeats_the_masks_and_the_global_seed_changes_nothing():
-    given = [{"input_ids": row["input_ids"]} for row in examples(with_ids=False)]
-    batches = []
-    for seed in (1, 2):
-        transformers.set_seed(seed)
-        before = torch.get_rng_state()
-        batches.append(MaskingCollator(**PLAIN, seed=0)(given)["input_ids"])
-        assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(*batches)
-
-
-def test_workers_have_masks_of_their_own_which_set_seed_repeats():
-    def epoch():
-        transformers.set_seed(5)
-        loader = torch.utils.data.DataLoader(LONG[:8], 4, num_workers=2, collate_fn=MaskingCollator(**PLAIN, seed=0))
-        return [batch["input_ids"] for batch in loader]
-
-    first, again = epoch(), epoch()
-    assert not torch.equal(*first)
-    assert all(map(torch.equal, first, again))
-
-
-def _masks(collator):
-    return collator([LONG[0]["input_ids"]])["input_ids"].tolist()
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_every_process_and_every_task_that_it_gets_has_masks_of_its_own(method):
-    """transformers refuses a seed there; where rows are shared among processes, equal masks would be a mistake."""
-    collator = MaskingCollator(**PLAIN, seed=0, return_tensors="np")
-    context = multiprocessing.get_context(method)
-    pools = [context.Pool(1) for _ in range(2)]
-    found = [pool.apply(_masks, (collator,)) for pool in (*pools, *pools)]
-    for pool in pools:
-        pool.terminate()
-    found.append(_masks(collator))
-    assert len({str(mask) for mask in found}) == 5
-
-
-def test_rows_of_a_mapped_dataset_are_masked_differently_in_every_process():
-    datasets = pytest.importorskip("datasets")
-    rows = datasets.Dataset.from_dict({"ids": [LONG[0]["input_ids"]] * 8})
-    collator = MaskingCollator(**PLAIN, seed=0, return_tensors="np")
-    masked = rows.map(lambda row: {"masked": collator([row["ids"]])["input_ids"][0]}, num_proc=2)
-    assert len({str(row["masked"]) for row in masked}) == 8
-
-
-def test_a_collator_that_was_stored_continues_its_stream():
-    collator, twin = (MaskingCollator(**PLAIN, seed=0, return_tensors="np") for _ in range(2))
-    assert _masks(pickle.loads(pickle.dumps(collator))) == _masks(twin)
 
 
 def test_it_shows_what_it_does():

@@ -7,6 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PLAIN = {"mask_id": 4, "vocab_size": 100, "special_ids": range(5), "pad_id": 0}
+LONG = [{"input_ids": [2, *([7, 8, 9, 10] * 25), 3]} for _ in range(200)]
 
 
 def backend() -> Tokenizer:
