@@ -42,7 +42,7 @@ def fake_ranks(num_ranks: int, launch_file: Path | None, precision: str, rank: i
 
 
 def fake_parameters(model: nn.Module, device: torch.device) -> None:
-    """Inside fake mode: give each parameter of an outline a place on the device."""
+    """Inside fake mode: give each parameter and buffer of an outline a place on the device."""
     made: dict[nn.Parameter, nn.Parameter] = {}
     for module in model.modules():
         for name, param in module._parameters.items():
@@ -51,6 +51,8 @@ def fake_parameters(model: nn.Module, device: torch.device) -> None:
                     empty = torch.empty(param.shape, dtype=param.dtype, device=device)
                     made[param] = nn.Parameter(empty, requires_grad=param.requires_grad)
                 module._parameters[name] = made[param]
+        for name, buffer in module._buffers.items():
+            module._buffers[name] = None if buffer is None else torch.empty_like(buffer, device=device)
     # They lie there already; moving would swap tensors, which fake ones refuse.
     model.__dict__["to"] = lambda *args, **kwargs: model
 

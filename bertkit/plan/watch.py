@@ -31,6 +31,8 @@ _JOINED = {"_to_copy", "copy_", "native_dropout", "native_layer_norm", "native_l
 """What a compiler joins with elementwise operators, beside these."""
 _IN_THE_OPEN = {"rotate"}
 """Operators of ours for which a compiler sees a formula."""
+_UNORDERED = {"cumsum", "put", "put_", "histc", "bincount", "nll_loss2d_forward", "median"}
+"""Operators without a deterministic kernel on CUDA, as the documentation of torch lists those that a text may need."""
 _BLOCK = 512
 """CUDA's allocator hands out multiples of so many bytes."""
 
@@ -86,6 +88,8 @@ class Watch(TorchDispatchMode):
         """By line: where the host would wait for the GPU."""
         self.copies: Counter[tuple[str, str]] = Counter()
         """By direction and line: copies between host and GPU that block."""
+        self.unordered: Counter[tuple[str, str]] = Counter()
+        """By operator and line: what adds in any order on a GPU, and what `run.deterministic` makes raise there."""
         self.messages: list[Message] = []
         self.memory = Memory(device)
         self._opaque = False
@@ -162,6 +166,8 @@ class Watch(TorchDispatchMode):
                 self.copies["to the GPU" if source == "cpu" else "from the GPU", _line()] += 1
         elif "cuda" in devices and name not in _FREE and not func.is_view and func.namespace != "prim":
             self.kernels.append(self._kernel(func, name, args, kwargs, inputs, outputs, out))
+            if name in _UNORDERED and any(tensor.is_floating_point() for tensor in outputs):
+                self.unordered[name, _line()] += 1
 
     def _kernel(self, func, name: str, args, kwargs, inputs: list[Tensor], outputs: list[Tensor], out: Any) -> Kernel:
         changed = [

@@ -51,8 +51,10 @@ def test_tokens_are_drawn_as_likely_as_the_generator_finds_them_and_special_ones
     found = detector().drawn(logits.expand(len(draws), -1), draws)
     assert int(found.min()) >= 5
     torch.testing.assert_close(found.bincount(minlength=100)[5:] / len(draws), expected, atol=1e-4, rtol=0)
-    ends = torch.tensor([0.0, 1 - 2**-24])
-    assert detector().drawn(logits.expand(2, -1), ends).tolist() == [5, 99]
+    ends = torch.tensor([0.0, 1 - 2**-24, 1.0])  # a number that was rounded is 1
+    assert detector().drawn(logits.expand(3, -1), ends).tolist() == [5, 99, 99]
+    logits[0, -1] = -torch.inf
+    assert detector().drawn(logits, ends[-1:]).tolist() == [98]
 
 
 def test_the_loss_is_the_generators_and_that_of_every_token():

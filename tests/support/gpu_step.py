@@ -50,6 +50,7 @@ def check(step: Rehearsal, setting: Setting, num_layers: int | None = None) -> N
     assert set(watch.operations_by_dtype()) == {"bfloat16" if setting.precision == "bf16" else "float32"}
     assert sum(watch.waits.values()) == 1, watch.waits
     assert not watch.copies
+    assert not watch.unordered, "run.deterministic would raise"
     assert step.result.applied
     check_messages(step, setting, num_layers)
 

@@ -92,9 +92,12 @@ class ReplacedTokenDetector(nn.Module):
 
     def drawn(self, logits_MV: Tensor, draws_M: Tensor) -> Tensor:
         """(M,) an ordinary token for each target, as likely as the generator finds it."""
-        reached_MV = logits_MV.masked_fill(~self.drawable_V, -torch.inf).softmax(dim=1).cumsum(dim=1)
-        wanted_M1 = draws_M[:, None] * reached_MV[:, -1:]
-        return torch.searchsorted(reached_MV, wanted_M1, right=True).squeeze(1).clamp_(max=logits_MV.shape[1] - 1)
+        shares_MV = logits_MV.masked_fill(~self.drawable_V, -torch.inf).softmax(dim=1)
+        # In whole numbers, which add up to the same in any order; of floats, CUDA has no such sum.
+        reached_MV = (shares_MV * 2**30).int().cumsum(dim=1, dtype=torch.int32)
+        total_M1 = reached_MV[:, -1:]
+        wanted_M1 = torch.minimum((draws_M[:, None].double() * total_M1).int(), total_M1 - 1)
+        return torch.searchsorted(reached_MV, wanted_M1, right=True).squeeze(1)
 
     def target_logits(self, batch: Any) -> Tensor:
         """(M,) the scores of the batch's targets, among its tokens as they stand."""

@@ -1,0 +1,43 @@
+"""Every pretraining objective as a GPU would train it: its model, and batches of the shapes that its collator makes."""
+
+import pytest
+import torch
+from gpu_step import FSDP, ONE, check, needs_fake_cuda
+from grammar import write_corpus
+
+from bertkit.config.recipe import read_recipe
+from bertkit.plan.rehearsal import Shape, rehearse
+from bertkit.pretrain.data import open_data
+from bertkit.pretrain.objectives import OBJECTIVES
+from bertkit.pretrain.start_model import build_model
+from bertkit.run.ranks import layers_of
+from data_pipelines.masks.loader import load_steps
+from data_pipelines.masks.plan import Plan
+
+pytestmark = needs_fake_cuda
+SMALL = [
+    *("data.seq_len=24", "tokenizer.vocab_size=160", "mask.rate=0.3", "model.hidden_size=32"),
+    *("model.num_hidden_layers=3", "model.num_attention_heads=2", "model.intermediate_size=48"),
+    *("model.embeddings=random", "train.global_batch=8", "train.micro_batch=8", "run.dir=none"),
+]
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("places")
+    places = [f"data.corpus={write_corpus(folder / 'text.txt', count=60)}", f"data.cache_dir={folder / 'cache'}"]
+    return lambda family, name: read_recipe(family, [*places, *SMALL, f"train.objective={name}"])
+
+
+@pytest.mark.parametrize(("family", "setting"), [("bert-mini", ONE), ("modernbert-mini", FSDP)], ids=["one", "fsdp"])
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_every_objective_waits_once_and_multiplies_in_half_precision(name, family, setting, recipes):
+    recipe = recipes(family, name)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    objective = OBJECTIVES[name](recipe, data)
+    plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed)
+    ((_, (batch,)),) = load_steps(data.train, plan, objective.make_collator(100), range(1), micro_batch=8)
+    model = build_model(recipe, data, objective, outline=True)
+    num_layers = len(layers_of(model))
+    shape = Shape(tuple(batch.cu_seqlens.diff().tolist()), len(batch.target_ids))
+    check(rehearse(model, recipe.optim, shape, setting, lambda _: batch.map(torch.empty_like)), setting, num_layers)
