@@ -7,6 +7,8 @@ texts that agree in a whole band are compared.
 
 # N texts, P hash functions, R numbers of a band, C pairs to compare
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from data_pipelines.clean.words import mixed, ngram_hashes
@@ -28,21 +30,33 @@ def signature(hashes_W: np.ndarray, ngram: int) -> np.ndarray:
 
 def find_copies(signatures_NP: np.ndarray, threshold: float) -> np.ndarray:
     """(N,): for each text the kept text before it that it nearly repeats, -1 where there is none. `signatures_NP` may
-    lie on the disk: beside some numbers a text only a few of its rows are held at once."""
-    first_C, second_C = (np.concatenate(side) for side in zip(*_alike(signatures_NP, threshold), strict=True))
-    copy_of_N = np.full(len(signatures_NP), -1, np.int64)
-    order = np.lexsort((first_C, second_C))
-    for first, second in zip(first_C[order].tolist(), second_C[order].tolist(), strict=True):
-        # What repeats a copy, but not the text that is kept of it, stays.
-        if copy_of_N[first] < 0 and copy_of_N[second] < 0:
-            copy_of_N[second] = first
+    lie on the disk: beside some numbers a text, and one for each text like it, only a few of its rows are held."""
+    num_texts = len(signatures_NP)
+    pairs_C = _unique(second * num_texts + first for first, second in _alike(signatures_NP, threshold))
+    copy_of_N = np.full(num_texts, -1, np.int64)
+    for at in range(0, len(pairs_C), _AT_ONCE):
+        later_C, earlier_C = np.divmod(pairs_C[at : at + _AT_ONCE], num_texts)
+        for second, first in zip(later_C.tolist(), earlier_C.tolist(), strict=True):
+            # What repeats a copy, but not the text that is kept of it, stays.
+            if copy_of_N[first] < 0 and copy_of_N[second] < 0:
+                copy_of_N[second] = first
     return copy_of_N
 
 
+def _unique(bands: Iterable[np.ndarray]) -> np.ndarray:
+    """The numbers that stand in any of these, sorted. Copies meet in most bands: what repeats is dropped on the way,
+    whenever as much was added as is known."""
+    known, added = np.zeros(0, np.int64), list[np.ndarray]()
+    for numbers in bands:
+        added.append(numbers)
+        if sum(map(len, added)) > len(known):
+            known, added = np.unique(np.concatenate([known, *added])), []
+    return np.unique(np.concatenate([known, *added]))
+
+
 def _alike(signatures_NP: np.ndarray, threshold: float):
-    """Pairs that agree in a band and, as far as their signatures tell, in enough n-grams: of the texts that share a
-    band, each with the first one and with the one before it."""
-    yield np.zeros(0, np.int64), np.zeros(0, np.int64)
+    """Of each band the pairs that agree in it and, as far as their signatures tell, in enough n-grams: of the texts
+    that share a band, each with the first one and with the one before it."""
     for start in range(0, NUM_HASHES, ROWS_OF_BAND):
         band_N = _hashed(signatures_NP[:, start : start + ROWS_OF_BAND])
         order = np.argsort(band_N, kind="stable")
@@ -50,10 +64,12 @@ def _alike(signatures_NP: np.ndarray, threshold: float):
         leader = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
         first_C = np.concatenate([leader[~begins], order[np.flatnonzero(~begins) - 1]])
         second_C = np.tile(order[~begins], 2)
+        alike_C = np.zeros(len(first_C), bool)
         for at in range(0, len(first_C), _AT_ONCE):
             first, second = first_C[at : at + _AT_ONCE], second_C[at : at + _AT_ONCE]
-            alike = (signatures_NP[first] == signatures_NP[second]).mean(axis=1) >= threshold
-            yield first[alike], second[alike]
+            shared = (signatures_NP[first] == signatures_NP[second]).mean(axis=1)
+            alike_C[at : at + _AT_ONCE] = shared >= threshold
+        yield first_C[alike_C], second_C[alike_C]
 
 
 def _hashed(numbers_NR: np.ndarray) -> np.ndarray:
