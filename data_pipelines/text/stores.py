@@ -15,11 +15,17 @@ from typing import Any, TypeVar
 BLOCK_BYTES = 1 << 23
 WAITS = (0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try."""
+BUCKETS = ("s3", "s3a", "gs", "gcs")
+"""Stores without folders, on which what must be there before a file is a bucket of somebody's."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
 """The extra of bertkit that brings a store's driver."""
 _VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
 """What stores call that which changes with a file; the first one that is there counts."""
 _GLOB_SIGNS = "*?["
+_MAX_WORDS = 300
+"""Characters of a driver's complaint that are told."""
+_NEEDS = {"hdfs": "; hdfs:// needs Java and Hadoop's libhdfs.so here: set JAVA_HOME, HADOOP_HOME and CLASSPATH"}
+"""What a driver needs beside its Python package."""
 T = TypeVar("T")
 
 
@@ -91,7 +97,8 @@ def open_store(url: str) -> tuple[Any, str]:
         raise ValueError(f"{url}: the driver of {protocol}:// is not installed: {remedy}") from None
     except Exception as error:
         # Unknown protocols, missing credentials, hosts that nobody knows: each driver has exceptions of its own.
-        raise ValueError(f"{url}: the store cannot be opened: {_words(error)}") from None
+        remedy = _NEEDS.get(protocol, "")
+        raise ValueError(f"{url}: the store cannot be opened: {_words(error)}{remedy}") from None
 
 
 def ask(url: str, question: Callable[[], T]) -> T:
@@ -99,16 +106,28 @@ def ask(url: str, question: Callable[[], T]) -> T:
     for wait in (*WAITS, None):
         try:
             return question()
-        except FileNotFoundError:
-            raise ValueError(f"there is no file or folder {url!r}") from None
-        except PermissionError as error:
-            raise ValueError(f"{url}: the store refuses access ({_words(error)}); check your credentials") from None
         except Exception as error:  # each driver has exceptions of its own, and few derive from OSError
+            _refuse_for_good(url, error)
             if wait is None:
-                tries = len(WAITS) + 1
-                raise ValueError(f"{url}: failed {tries} times ({_words(error)}); run again later") from None
+                tries, remedy = len(WAITS) + 1, "check the URL and the network, or run again later"
+                raise ValueError(f"{url}: failed {tries} times ({_words(error)}); {remedy}") from None
             time.sleep(wait)
     raise AssertionError("the last try returns or raises")
+
+
+def _refuse_for_good(url: str, error: Exception) -> None:
+    """End where asking again would bring the same: at what is not there, and at what the user may not see."""
+    cause: BaseException = error
+    if url.startswith("http") and isinstance(error, FileNotFoundError):  # fsspec calls every failure of a server so
+        cause = error.__cause__ or error
+    status = getattr(cause, "status", None)
+    if isinstance(cause, FileNotFoundError) or status in (404, 410):
+        kinds = "file, folder or bucket" if url.partition("://")[0] in BUCKETS else "file or folder"
+        raise ValueError(f"there is no {kinds} {url!r}") from None
+    if isinstance(cause, PermissionError) or status in (401, 403) or "Credential" in type(cause).__name__:
+        raise ValueError(f"{url}: the store refuses access ({_words(cause)}); check your credentials") from None
+    if isinstance(cause, NotImplementedError):
+        raise ValueError(f"{url} is on a store that can only be read; name another one, or a folder") from None
 
 
 class _Blocks(io.RawIOBase):
@@ -150,11 +169,14 @@ class _Blocks(io.RawIOBase):
 
         def fetched() -> bytes:
             data = self._store.cat_file(self._path, start=start, end=end)
-            if len(data) != end - start:
+            if len(data) not in (end - start, self._file.size):
                 raise OSError(f"{len(data):,} bytes came of {end - start:,} from {start:,} on")
             return data
 
-        return ask(self._file.url, fetched)
+        data = ask(self._file.url, fetched)
+        if len(data) != end - start:  # asked for each block anew, it would send all of the file as often
+            raise ValueError(f"{self._file.url}: the server gives no parts of a file; download it first")
+        return data
 
     def close(self) -> None:
         self._ahead.shutdown(wait=False, cancel_futures=True)
@@ -165,5 +187,7 @@ def _is_file(info: dict[str, Any]) -> bool:
     return info.get("type") != "directory"
 
 
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _words(error: BaseException) -> str:
+    """What a driver says, on one line; some say thousands of words."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= _MAX_WORDS else f"{words[:_MAX_WORDS]}…"

@@ -15,7 +15,7 @@ from typing import Any
 
 from data_pipelines import durable
 from data_pipelines.text.digest import file_hash
-from data_pipelines.text.stores import StoredFile, ask, find_stored, open_store
+from data_pipelines.text.stores import BUCKETS, StoredFile, ask, find_stored, open_store
 
 HASHES = "sha256.json"
 """The last file of a folder that has no manifest of its own: the sha256 of every other one."""
@@ -100,16 +100,23 @@ def _put(url: str, size: int, write: Callable[[Any, str], None]) -> None:
     store, path = open_store(url)
 
     def put() -> None:
-        try:
-            write(store, path)
-        except FileNotFoundError:  # a store that has folders
-            store.makedirs(store._parent(path), exist_ok=True)
-            write(store, path)
+        _write(url, store, path, write)
         store.invalidate_cache(store._parent(path))
         if (arrived := store.info(path)["size"]) != size:
             raise OSError(f"{arrived:,} bytes arrived of {size:,}")
 
     ask(url, put)
+
+
+def _write(url: str, store: Any, path: str, write: Callable[[Any, str], None]) -> None:
+    """Make the folder of a file first where the store has folders; a bucket is nothing to make by the way."""
+    try:
+        write(store, path)
+    except FileNotFoundError:
+        if url.partition("://")[0] in BUCKETS:
+            raise
+        store.makedirs(store._parent(path), exist_ok=True)
+        write(store, path)
 
 
 def check_writable(url: str) -> None:
@@ -118,8 +125,7 @@ def check_writable(url: str) -> None:
     probe = f"{path}/.writable"
 
     def write() -> None:
-        store.makedirs(path, exist_ok=True)
-        store.pipe_file(probe, b"-")
+        _write(url, store, probe, lambda store, path: store.pipe_file(path, b"-"))
         store.rm_file(probe)
 
     ask(url, write)

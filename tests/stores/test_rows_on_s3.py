@@ -95,6 +95,13 @@ def test_rows_written_to_a_store_are_those_of_the_disk(rows, capsys):
     assert URL in capsys.readouterr().err
 
 
+def test_no_bucket_is_made_for_a_url_with_a_typo(text, capsys):
+    assert main(["prepare", "--corpus", "text.txt", *PREPARE, "--out", "s3://bukcet/rows"]) == 2
+    assert "bucket 's3://bukcet/rows'" in capsys.readouterr().err
+    assert "PUT another bucket" in text.asked  # a file, which was refused
+    assert not Path("cache/outgoing").is_dir() or not list(Path("cache/outgoing").iterdir())
+
+
 def test_the_manifest_comes_last_and_an_interrupted_copy_continues(text, monkeypatch, capsys):
     from data_pipelines.rows import publish
 

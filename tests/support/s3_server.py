@@ -1,6 +1,6 @@
 """An S3 server on this machine, as much of it as a driver needs, which fails when a test asks it to.
 
-Objects are kept in memory. Faults are taken in turn by the requests for objects, and each is met once: "500", "503"
+There is one bucket. Objects are kept in memory. Faults are taken in turn by the requests for objects, and each is met once: "500", "503"
 (with S3's SlowDown), "cut" (the connection ends in the middle of the content), or "" for a request that is answered.
 """
 
@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape
 BUCKET = "bucket"
 _SLOW = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _BROKEN = "<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+_NO_BUCKET = "<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist</Message></Error>"
 _NO_KEY = "<Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>"
 
 
@@ -74,6 +75,18 @@ def s3_server() -> Iterator[S3Server]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: S3Server
+
+    def parse_request(self) -> bool:
+        """As usual, but that what is meant for another bucket is answered here."""
+        if not super().parse_request():
+            return False
+        bucket = urlsplit(self.path).path.strip("/").partition("/")[0]
+        if bucket not in ("", BUCKET):
+            self.server.asked.append(f"{self.command} another bucket")
+            self._body()
+            self._answer(404, _NO_BUCKET)
+            return False
+        return True
 
     def do_GET(self) -> None:
         key, query = self._target()

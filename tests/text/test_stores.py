@@ -18,6 +18,10 @@ from data_pipelines.text.corpus import check_unchanged, corpus_bytes, fingerprin
 TEXT = "\n\n".join(generated(200, seed=0))
 
 
+class NoCredentialsError(Exception):
+    """As drivers call it; each has one of its own."""
+
+
 class Flaky(MemoryFileSystem):
     """A store that fails as often as `failures` says: with an error, or with too few bytes."""
 
@@ -37,6 +41,8 @@ class Flaky(MemoryFileSystem):
         failure = Flaky.failures.pop() if Flaky.failures else None
         if failure == "throttled":
             raise RuntimeError("503 slow down")
+        if failure == "anonymous":
+            raise NoCredentialsError("no key was found. " * 1000)
         data = super().cat_file(path, start=start, end=end, **options)
         return data[:-1] if failure == "short" else data
 
@@ -106,6 +112,15 @@ def test_a_store_that_goes_on_failing_is_named(store, failure, named):
     assert named in said
 
 
+def test_credentials_that_are_not_there_are_told_at_once(store):
+    store.pipe("/a.txt", b"short")
+    Flaky.failures = ["anonymous"] * 100
+    said = complaint("flaky://a.txt")
+    assert "check your credentials" in said
+    assert Flaky.asked == 1
+    assert len(said) < 500
+
+
 def test_a_file_that_changed_on_its_store_is_told(store):
     store.pipe("/a.txt", TEXT.encode())
     config = CorpusConfig(corpus=["memory://a.txt"])
@@ -125,6 +140,12 @@ def test_a_store_without_driver_or_name_is_told(monkeypatch):
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
     assert "bertkit[s3]" in complaint("s3://bucket/a.txt")
+
+    def without_java(url):
+        raise OSError("Unable to load libjvm")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", without_java)
+    assert "JAVA_HOME" in complaint("hdfs://host/a.txt")
 
 
 def test_rows_prepared_from_a_store_are_those_of_the_disk(store, tmp_path, monkeypatch, capsys):
