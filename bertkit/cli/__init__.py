@@ -107,6 +107,13 @@ def _answer(argv: list[str], prints: bool) -> int:
         raise
 
 
+def _path_here(name: str) -> Path:
+    """Of flags that take no URL: a folder called s3: would be made of one."""
+    if "://" in name:
+        raise argparse.ArgumentTypeError(f"{name} is a URL; this takes a place on this disk")
+    return Path(name)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse that names the nearest flag on a typo and never guesses from a prefix."""
 
@@ -114,6 +121,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         # Read before the parser is made (`import_plugins`), since a plugin may change what it lists.
         self.add_argument("--plugin", metavar="MODULE", help="module of yours to import first; may be repeated")
+        self.register("type", Path, _path_here)
 
     def parse_known_args(self, args=None, namespace=None):
         """Report unknown words from the parser that met them, since that of a sub-command knows its flags; and a

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from bertkit.config.fields import MAY_CHANGE, build
-from bertkit.config.sections import Batch, Count, CountOrZero, Kept, NotNegative, OptimConfig, Seed
+from bertkit.config.sections import Batch, Count, CountOrZero, Kept, NotNegative, OptimConfig, Seed, check_run_dir
 from data_pipelines.bounds import Range, check_bounds
 from data_pipelines.labels.config import TaggedConfig
 
@@ -186,6 +186,7 @@ class TuneRunSection:
 
     def __post_init__(self):
         check_bounds(self)
+        check_run_dir(self.dir)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds must be distinct and at least one, got {self.seeds}")
 

@@ -208,3 +208,10 @@ class RunConfig:
 
     def __post_init__(self):
         check_bounds(self)
+        check_run_dir(self.dir, f"; run.mirror={self.dir} copies the run there")
+
+
+def check_run_dir(folder: str, remedy: str = "") -> None:
+    """Refuse a URL, of which a folder called s3: would be made."""
+    if "://" in folder:
+        raise ValueError(f"run.dir must be a folder on this disk, got {folder}{remedy}")

@@ -101,6 +101,14 @@ def test_an_unknown_verb_names_the_nearest(capsys):
     assert "unknown verb" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["clean --corpus a.txt --out", "tokenizer train --corpus a.txt --out", "report"])
+def test_where_a_path_is_meant_a_url_makes_no_folder(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*words.split(), "s3://bucket/new"]) == 2
+    assert "s3://bucket/new is a URL" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_flag_may_stand_between_a_recipe_and_its_changes(capsys):
     changes = ["data.corpus=my.txt", "train.steps=7"]
     printed = []
@@ -135,6 +143,8 @@ def test_control_codes_in_a_message_are_not_obeyed(capsys):
         ("pretrain bert-mini data.corpus=text.txt run.dir=file/new", "run.dir=file/new: file is a file"),
         ("pretrain bert-mini data.corpus=text.txt run.dir=new data.cache_dir=file", "data.cache_dir=file is a file"),
         ("finetune ner data.train=tags.conll model.init=model run.dir=file/new", "run.dir=file/new: file is a file"),
+        ("pretrain bert-mini data.corpus=text.txt run.dir=s3://bucket/run", "run.mirror=s3://bucket/run"),
+        ("finetune ner data.train=tags.conll model.init=model run.dir=s3://bucket/run", "run.dir must be a folder"),
         ("import model file", "file is a file"),
         ("import model file/new", "file is a file"),
         ("report run --out .", ". is a folder"),
