@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_pipelines.labels.schemes import Scheme, parse, spans_of
+from data_pipelines.labels.schemes import Scheme, parse
 
 
 class TagRules(NamedTuple):
@@ -21,6 +21,8 @@ class TagRules(NamedTuple):
     labels: tuple[str, ...]
     kind_K: np.ndarray
     """A number for each kind of span; outside of spans another one."""
+    spans_K: np.ndarray
+    """Whether a tag is of a span."""
     follows_KK: np.ndarray
     """Whether the tag of a column may stand after the tag of a row."""
     continues_KK: np.ndarray
@@ -50,7 +52,7 @@ def tag_rules(labels: Sequence[str], scheme: Scheme) -> TagRules | None:
         follows_KK = np.where(ends_K[:, None], begins_K, continues_KK)
     kinds = sorted({(prefix == "O", kind) for prefix, kind in tags})
     kind_K = np.array([kinds.index((prefix == "O", kind)) for prefix, kind in tags])
-    return TagRules(tuple(labels), kind_K, follows_KK, continues_KK, begins_K, ends_K)
+    return TagRules(tuple(labels), kind_K, prefix_K != "O", follows_KK, continues_KK, begins_K, ends_K)
 
 
 def legal_labels(logits_WK: np.ndarray, num_words: Sequence[int], rules: TagRules) -> np.ndarray:
@@ -76,14 +78,8 @@ def span_probabilities(
     backward_WK = _backward(prob_WK, scale_W, num_words, rules)
     word_W = np.arange(len(label_W))
     confidence_W = np.minimum((forward_WK * backward_WK)[word_W, label_W], 1.0)  # rounding may add a last digit
-    spans_S: list[dict[tuple[int, int], float]] = []
-    for start, count in zip(_starts(num_words).tolist(), num_words, strict=True):
-        here = slice(start, start + count)
-        chart = _Chart(prob_WK[here], scale_W[here], forward_WK[here], backward_WK[here])
-        labels = label_W[here].tolist()
-        found = spans_of([rules.labels[label] for label in labels])
-        spans_S.append({(first, end): _span_probability(chart, labels, first, end, rules) for _, first, end in found})
-    return confidence_W, spans_S
+    chart = _Chart(prob_WK, scale_W, forward_WK, backward_WK)
+    return confidence_W, _spans_with_probability(chart, num_words, label_W, rules)
 
 
 def log_likelihood(
@@ -101,28 +97,48 @@ def log_likelihood(
 
 
 class _Chart(NamedTuple):
-    """One sentence of n words: its probabilities, and the two passes over them."""
+    """The probabilities of all words, and the two passes over them."""
 
-    prob_NK: np.ndarray
-    scale_N: np.ndarray
-    forward_NK: np.ndarray
-    backward_NK: np.ndarray
+    prob_WK: np.ndarray
+    scale_W: np.ndarray
+    forward_WK: np.ndarray
+    backward_WK: np.ndarray
 
 
-def _span_probability(chart: _Chart, labels: list[int], first: int, end: int, rules: TagRules) -> float:
-    """A span is opened without continuing what was before, continued word by word, and not continued after `end`."""
-    prob_NK, scale_N, forward_NK, backward_NK = chart
+def _spans_with_probability(
+    chart: _Chart, num_words: Sequence[int], label_W: np.ndarray, rules: TagRules
+) -> list[dict[tuple[int, int], float]]:
+    """A span is opened without continuing what was before, continued word by word, and not continued after its end.
+    All spans of all sentences are computed at once."""
+    prob_WK, scale_W, forward_WK, backward_WK = chart
     apart_KK = rules.follows_KK & ~rules.continues_KK
-    into_K = forward_NK[first - 1] @ apart_KK if first else rules.begins_K
     # IOB1 opens the same span by B- after one of its kind and by I- elsewhere; both are continued alike.
-    alike_K = (rules.continues_KK == rules.continues_KK[labels[first]]).all(axis=1)
-    alike_K &= rules.kind_K == rules.kind_K[labels[first]]
-    chance = (into_K * prob_NK[first] * alike_K).sum() / scale_N[first]
-    for word in range(first + 1, end):
-        chance *= prob_NK[word, labels[word]] / scale_N[word]
-    if end < len(labels):
-        chance *= apart_KK[labels[end - 1]] @ (prob_NK[end] * backward_NK[end]) / scale_N[end]
-    return float(min(chance, 1.0))
+    alike_KK = (rules.continues_KK[:, None] == rules.continues_KK).all(axis=2)
+    alike_KK &= rules.kind_K[:, None] == rules.kind_K
+    sentence_W, first_W = np.repeat(np.arange(len(num_words)), num_words), np.repeat(_starts(num_words), num_words)
+    inside_W = np.zeros(len(label_W) + 1, bool)
+    inside_W[1:-1] = rules.continues_KK[label_W[:-1], label_W[1:]] & (sentence_W[1:] == sentence_W[:-1])
+    within_W = rules.spans_K[label_W]
+    # P spans: their first words, their last ones, and then whether words of the same sentence stand around them.
+    first_P = np.flatnonzero(within_W & ~inside_W[:-1])
+    last_P = np.flatnonzero(within_W & ~inside_W[1:])
+    led_P, followed_P = first_P > first_W[first_P], np.append(first_W, len(label_W))[last_P + 1] <= last_P
+    into_PK = np.tile(rules.begins_K.astype(np.float64), (len(first_P), 1))
+    into_PK[led_P] = forward_WK[first_P[led_P] - 1] @ apart_KK
+    chance_P = (into_PK * prob_WK[first_P] * alike_KK[label_W[first_P]]).sum(axis=1) / scale_W[first_P]
+    further_W = np.flatnonzero(inside_W[:-1] & within_W)
+    of_span_W = np.searchsorted(first_P, further_W, side="right") - 1
+    log_W = np.log(prob_WK[further_W, label_W[further_W]] / scale_W[further_W])
+    chance_P *= np.exp(np.bincount(of_span_W, log_W, minlength=len(first_P)))
+    after_P = last_P[followed_P] + 1
+    to_come_PK = apart_KK[label_W[after_P - 1]] * prob_WK[after_P] * backward_WK[after_P]
+    chance_P[followed_P] *= to_come_PK.sum(axis=1) / scale_W[after_P]
+    spans_S: list[dict[tuple[int, int], float]] = [{} for _ in num_words]
+    starts_P, ends_P = first_P - first_W[first_P], last_P + 1 - first_W[first_P]
+    places = zip(sentence_W[first_P].tolist(), starts_P.tolist(), ends_P.tolist(), strict=True)
+    for (sentence, start, end), chance in zip(places, np.minimum(chance_P, 1.0).tolist(), strict=True):
+        spans_S[sentence][start, end] = chance
+    return spans_S
 
 
 def _continues(before: tuple[str, str], here: tuple[str, str]) -> bool:
