@@ -119,7 +119,7 @@ def _fill(folder: Path, run: Path, step: int, recipe: Recipe, lengths: list[tupl
     name = f"step-{step:08d}"
     shutil.copytree(run / CHECKPOINTS / name, folder / CHECKPOINTS / name)
     load_checkpoint(folder / CHECKPOINTS / name)  # refuses what is damaged, or was being removed
-    durable.write_file(folder / CHECKPOINTS / SAVED, b"")
+    durable.write_file(folder / SAVED, b"")
     if (run / METRICS).is_file():
         shutil.copyfile(run / METRICS, folder / METRICS)
     origin = {ORIGIN: {"run": run.name, "step": step}, "total_steps": lengths[-1][1], "lengths": lengths}

@@ -14,8 +14,8 @@ RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.jsonl"
 CHECKPOINTS, EXPORT = "checkpoints", "export"
 LOCK = ".lock"
 SAVED = ".saved"
-"""Lies among the checkpoints once there was one."""
-_HIDDEN = re.compile(r"\.lock|\.tokenizer\.lock|\..+\.tmp|\.(tmp|old)-.+")
+"""Lies in the folder once there was a checkpoint, and not among the checkpoints, whose folder may be lost as well."""
+_HIDDEN = re.compile(r"\.lock|\.saved|\.tokenizer\.lock|\..+\.tmp|\.(tmp|old)-.+")
 """What a run may leave in its folder, even a killed one."""
 
 
@@ -72,7 +72,7 @@ def make_places(folder: Path, restart: bool = False) -> None:
                 f"{path} is a {'file' if path != metrics else 'folder'} where a run needs the other; move it away"
             )
     kept = [path for path in checkpoints.glob("step-*") if path.is_dir() and not path.is_symlink()]
-    was_saved = (checkpoints / SAVED).exists() or (metrics.is_file() and not checkpoints.exists())
+    was_saved = (folder / SAVED).exists() or (metrics.is_file() and not checkpoints.exists())
     if was_saved and not kept and not restart:
         raise ValueError(
             f"{folder} has trained before, but the checkpoints in {checkpoints} are gone (links do not count); "
@@ -80,7 +80,7 @@ def make_places(folder: Path, restart: bool = False) -> None:
         )
     checkpoints.mkdir(exist_ok=True)
     if not kept:
-        (checkpoints / SAVED).unlink(missing_ok=True)
+        (folder / SAVED).unlink(missing_ok=True)
     probe = checkpoints / ".writable"
     durable.replace_file(probe, b"")
     probe.unlink()

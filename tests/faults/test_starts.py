@@ -96,7 +96,7 @@ def test_another_number_of_threads_on_a_resume_is_told(home, at_step_10, tried):
     tried()
 
 
-@pytest.mark.parametrize("how", ["deleted", "linked", "folder deleted"])
+@pytest.mark.parametrize("how", ["deleted", "linked", "folder deleted", "folder emptied"])
 def test_a_run_whose_checkpoints_are_gone_is_refused(home, expected, at_step_10, tmp_path, tried, how):
     """Row 29: it never starts over silently; run.restart=true says otherwise."""
     checkpoints = at_step_10 / "checkpoints"
@@ -104,8 +104,10 @@ def test_a_run_whose_checkpoints_are_gone_is_refused(home, expected, at_step_10,
         moved = shutil.move(path, tmp_path / path.name)
         if how == "linked":
             path.symlink_to(moved)
-    if how == "folder deleted":
+    if how.startswith("folder"):
         shutil.rmtree(checkpoints)
+    if how == "folder emptied":
+        checkpoints.mkdir()
     before = (at_step_10 / "metrics.jsonl").read_bytes()
     run = home.start(at_step_10)
     assert run.wait() == [2], run.said()
