@@ -30,22 +30,29 @@ def append_file(path: Path, data: bytes, *, anew: bool) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Let what goes wrong inside name the file: of a full disk the operating system tells without it."""
+def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
+    """Let what goes wrong inside name the file: of a full disk the operating system tells without it. A file that is
+    written under another name first, or lies in a folder that is, is named as the user knows it."""
     try:
         yield
     except OSError as error:
-        if error.filename is not None or error.errno is None:
+        if error.errno is None or isinstance(error.filename, int):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        found = path if error.filename is None else Path(os.fsdecode(error.filename))
+        if instead_of is not None and found.is_relative_to(instead_of):
+            found = path / found.relative_to(instead_of)
+        elif error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(found)) from None
 
 
 def replace_file(path: Path, data: bytes) -> None:
     """Replace the content of a file at once: a reader, or a kill, finds the old content or the new."""
     temporary = temporary_path(path)
-    temporary.unlink(missing_ok=True)
-    write_file(temporary, data)
-    os.replace(temporary, path)
+    with naming(path, instead_of=temporary):
+        temporary.unlink(missing_ok=True)
+        write_file(temporary, data)
+        os.replace(temporary, path)
     sync(path.parent)
 
 
@@ -60,7 +67,13 @@ def publish_file(path: Path, data: bytes, scratch: Path) -> None:
 
 def refuse_foreign(path: Path, beginning: bytes, what: str) -> None:
     """Refuse to put something in the place of a file that does not begin as ours do; `what` ours is. An empty one may
-    be replaced, and so may a link, which nothing here follows."""
+    be replaced, and so may a link, which nothing here follows. A folder that cannot be written is told here as well,
+    before the work."""
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    is_device = path.exists() and not path.is_file()
+    effective = os.access in os.supports_effective_ids
+    if not is_device and not os.access(parent, os.W_OK, effective_ids=effective):
+        raise ValueError(f"{path} cannot be written, since nothing can be made in {parent}; name another place")
     if path.is_file() and not path.is_symlink():
         with open(path, "rb") as file:
             found = file.read(len(beginning))
@@ -81,7 +94,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         move(old, folder)
     elif old.is_dir():
         remove_folder(old)
-    with scratch_folder(folder.with_name(f".tmp-{folder.name}")) as unfinished:
+    temporary = folder.with_name(f".tmp-{folder.name}")
+    with naming(folder, instead_of=temporary), scratch_folder(temporary) as unfinished:
         yield unfinished
         sync_tree(unfinished)
         if folder.is_dir():

@@ -223,7 +223,9 @@ def _check_disk(folder: Path, estimate: Estimate, state: PrepareState) -> None:
     written = sum(entry["tokens"]["size"] for split in SPLITS for entry in state.shards[split])
     needed, free = estimate.num_bytes - written, shutil.disk_usage(folder).free
     if needed > free:
-        raise OSError(f"{folder}: the shards need about {needed:,} bytes, {free:,} are free")
+        raise OSError(
+            f"{folder}: the shards need about {needed:,} bytes, {free:,} are free; make room, or choose another disk"
+        )
 
 
 def _fill(

@@ -1,7 +1,5 @@
 """A disk that is full, read-only or not what it seems stops a run before it trains, or costs it nothing."""
 
-import ctypes
-import os
 import resource
 import shutil
 from functools import partial
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 from counts import counts
 from dying import fail_in_save, record_changes
+from machine import obey_permissions
 from runs import EVERY, final_state, newest, start
 
 from bertkit.run.checkpoint import checkpoints, load_checkpoint
@@ -70,18 +69,6 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(home, killed, t
     (folder / inside).chmod(0o555)
     assert_refused_before_training(home, folder, str(folder / inside), before=obey_permissions)
     tried()
-
-
-def obey_permissions() -> None:
-    """To root every folder is writable, by two capabilities that it can do without."""
-    if os.geteuid() != 0:
-        return
-    libc, version_3 = ctypes.CDLL(None, use_errno=True), 0x20080522
-    header, sets = (ctypes.c_uint32 * 2)(version_3, 0), (ctypes.c_uint32 * 6)()
-    override, read_search = 1 << 1, 1 << 2
-    libc.capget(header, sets)
-    sets[0] &= ~(override | read_search)
-    assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
 
 
 def test_a_place_where_nothing_can_be_made_is_told_before_training(home, tried):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 from grammar import write_conll
+from machine import obey_permissions
 from runs import Home, start
 
 from bertkit.cli import main
@@ -103,6 +104,23 @@ def test_no_page_or_answer_takes_the_place_of_a_file_of_the_users_own(here, trie
     tried()
 
 
+@pytest.mark.parametrize("verb", WRITES_FILE)
+def test_a_page_or_answer_that_cannot_be_written_is_told_before_the_work(here, tried, verb):
+    """Row 20: by the name that the user gave, and without any result."""
+    (here / "closed").mkdir(mode=0o555)
+    words = WRITES_FILE[verb].replace("mine.html", "closed/mine.html").split()
+    run = start(words, log=here / "log", before=partial(obey_permissions_in, here))
+    assert run.wait() == [2], run.said()
+    (line,) = run.said().splitlines()
+    assert "closed/mine.html cannot be written" in line
+    tried()
+
+
+def obey_permissions_in(folder: Path) -> None:
+    os.chdir(folder)
+    obey_permissions()
+
+
 @pytest.mark.parametrize("verb", ["report", "info"])
 def test_an_older_page_or_answer_is_replaced(here, verb):
     for _ in range(2):
@@ -158,6 +176,7 @@ def test_a_full_disk_is_a_failure_of_the_machine(here, tried, case):
     (line,) = [line for line in run.said().splitlines() if line.startswith("bertkit: ")]
     assert "File too large" in line
     assert "mine" in line or "cache" in line
+    assert ".tmp" not in line, "the user knows it by another name"
     assert "Traceback" not in run.said()
     assert not any((here / "mine" / name).exists() for name in ("manifest.json", "clean.json", "config.json"))
     tried()

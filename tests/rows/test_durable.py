@@ -81,3 +81,15 @@ def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=str(tmp_path)):
         durable.replace_file(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_text() == "old"
+
+
+def test_what_goes_wrong_names_the_place_that_the_user_knows(tmp_path):
+    target = tmp_path / "folder"
+    with pytest.raises(OSError, match=r"/folder/part/a'$"), durable.replacing_folder(target) as unfinished:
+        durable.write_file(unfinished / "part" / "a", b"")
+    assert names(tmp_path) == []
+    with pytest.raises(OSError, match=r"/missing/a\.txt'$"):
+        durable.replace_file(tmp_path / "missing" / "a.txt", b"")
+    other = tmp_path / "other" / "b"
+    with pytest.raises(OSError, match=r"other/b'$"), durable.replacing_folder(target):
+        durable.write_file(other, b"")
