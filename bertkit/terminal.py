@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ Update = Callable[[float, float | None, str], None]
 """Called with the amount done, the amount in all (None: unknown), and a short note."""
 
 _LOG_EVERY = 30.0
+READER_SECONDS = 5.0
+"""So long whoever reads the output may stand still before lines are dropped."""
 
 
 @contextmanager
@@ -55,19 +58,28 @@ def has_rich() -> bool:
 
 
 class DroppingStream:
-    """A stream that drops what it cannot write: the reader went away, its disk is full, or it was closed."""
+    """A stream that drops what it cannot write: the reader went away or reads no more, its disk is full, or it was
+    closed."""
 
     def __init__(self, stream: Any):
-        self._stream = stream
+        self._stream, self._patience = stream, READER_SECONDS
 
     def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):
-            self._stream.write(text)
+        if self._is_read():
+            with suppress(OSError, ValueError):
+                self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            self._stream.flush()
+        if self._is_read():
+            with suppress(OSError, ValueError):
+                self._stream.flush()
+
+    def _is_read(self) -> bool:
+        """A reader that stands still is waited for once; what comes until it reads again is dropped at once."""
+        is_read = takes_text(self._stream, self._patience)
+        self._patience = READER_SECONDS if is_read else 0.0
+        return is_read
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -84,9 +96,20 @@ def open_closed_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
-def silence_if_lost(stream: Any) -> None:
-    """When Python ends it flushes its streams, and fails if one of them cannot be written."""
+def takes_text(stream: Any, seconds: float) -> bool:
+    """Whether a write would not block, now or within so many seconds: a full pipe or a stopped terminal takes none."""
     try:
+        return bool(select.select([], [stream], [], seconds)[1])
+    except (OSError, ValueError, TypeError):  # no file, or a closed one: writing to it tells
+        return True
+
+
+def silence_if_lost(stream: Any, awaited: bool) -> None:
+    """When Python ends it flushes its streams, fails if one of them cannot be written, and waits for its reader, which
+    only what is `awaited` is worth."""
+    try:
+        if not awaited and not takes_text(stream, READER_SECONDS):
+            raise BlockingIOError
         stream.flush()
     except (OSError, ValueError):
         with suppress(OSError, ValueError):

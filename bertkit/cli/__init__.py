@@ -76,8 +76,8 @@ def main(argv: list[str] | None = None) -> int:
         json_log() if "--json-log" in argv else contextlib.nullcontext(),
     ):
         code = _answer(argv, prints)
-    silence_if_lost(stdout)
-    silence_if_lost(stderr)
+    silence_if_lost(stdout, awaited=prints)
+    silence_if_lost(stderr, awaited=False)
     return code
 
 

@@ -1,5 +1,6 @@
 """Output is never a reason to stop: whoever reads it may go away, and what is written down is strict JSON."""
 
+import contextlib
 import json
 import os
 from functools import partial
@@ -7,14 +8,21 @@ from functools import partial
 import pytest
 from runs import EVERY, final_state, poison_steps, start
 
-LOST = ("pipe", "stderr closed", "both closed", "full disk")
+LOST = ("pipe", "reader that stands still", "stderr closed", "both closed", "full disk")
 
 
 def lose_output(how: str) -> None:
-    """What `| head` leaves behind, `2>&-`, `>&- 2>&-`, `2>/dev/full`."""
+    """What `| head` leaves behind, `| less` that nobody pages on, `2>&-`, `>&- 2>&-`, `2>/dev/full`."""
     read, write = os.pipe()
-    os.close(read)
-    if how == "pipe":
+    if how == "reader that stands still":
+        os.set_blocking(write, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(write, bytes(4096))
+        os.set_blocking(write, True)
+    else:
+        os.close(read)
+    if how in ("pipe", "reader that stands still"):
         os.dup2(write, 1)
         os.dup2(write, 2)
     elif how == "full disk":
@@ -31,6 +39,7 @@ def lose_output(how: str) -> None:
     ("how", "ranks"),
     [
         ("pipe", 1),
+        ("reader that stands still", 1),
         ("full disk", 1),
         ("both closed", 1),
         *[pytest.param(how, 2, marks=pytest.mark.faults) for how in LOST],
