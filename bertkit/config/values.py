@@ -1,5 +1,6 @@
 """One value as a user wrote it, in a recipe or on the command line, becomes what its annotation says."""
 
+import os
 import re
 import sys
 import types
@@ -33,7 +34,8 @@ def coerce(value: Any, kind: Any, key: str) -> Any:
     elif kind is str:
         if isinstance(value, str):
             check_utf8(key, value)
-            return value
+            # A shell leaves it as it is in `key=~/x`, and nobody expands it in YAML: the folder would be called "~".
+            return os.path.expanduser(value) if value.startswith("~/") else value
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return str(value)
     elif kind in (int, float):

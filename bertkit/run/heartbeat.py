@@ -55,6 +55,7 @@ class RankHeartbeat(contextlib.AbstractContextManager):
     def _find(self) -> torch.distributed.TCPStore:
         """The store of rank 0. Whoever else listens there may accept a connection and then say nothing, for which torch
         would wait without end; hence the thread."""
+        _check_launch()
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         found: queue.Queue[torch.distributed.TCPStore | Exception] = queue.Queue()
 
@@ -108,6 +109,16 @@ class RankHeartbeat(contextlib.AbstractContextManager):
                 left -= 1
             elif max(silent.values()) > SILENT_BEATS:
                 _exit(max(silent, key=silent.__getitem__))
+
+
+def _check_launch() -> None:
+    """Refuse what is left of a launch, say in a shell on a node of a cluster, or was set by hand in part."""
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise ValueError(
+            f"WORLD_SIZE={num_launched()} says that so many ranks were started, but {missing[0]} is not set; start "
+            "them with torchrun or accelerate, or unset WORLD_SIZE, RANK and LOCAL_RANK to train with one process"
+        )
 
 
 def _wait_for(address: str, port: int) -> None:

@@ -204,3 +204,9 @@ def test_a_typo_is_told_before_what_is_missing():
     for values in ({"inner": {"rat": 3}}, {"inner": {"rate": "much"}}, {"fast": "perhaps"}):
         with pytest.raises(ValueError, match=r"did you mean|must be"):
             build(Outer, values)
+
+
+def test_a_path_of_the_users_home_is_found_there(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/anna")
+    outer = build(Outer, {"steps": 1, "paths": ["~/text.txt", "a/~/b", "~"]})
+    assert outer.paths == ["/home/anna/text.txt", "a/~/b", "~"], "a folder called ~ is nobody's wish"

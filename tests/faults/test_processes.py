@@ -9,7 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 from runs import EVERY, STEPS, dawdle, final_state, kill_before_step, newest, poison_steps, reached, start, wait_until
+from telling import tells
 
+from bertkit.cli import main
 from bertkit.run.checkpoint import checkpoints
 
 
@@ -109,6 +111,18 @@ def test_ranks_whose_port_is_taken_are_told_to_try_again(home, tmp_path, within)
         assert run.wait(within(60)) == [os.EX_TEMPFAIL, 1], run.said()
     assert f"port {port} (MASTER_PORT) is in use" in run.said()
     assert "rank 0 did not appear" in run.said()
+
+
+@pytest.mark.parametrize(("rank", "named"), [("0", "MASTER_ADDR"), ("1", "MASTER_ADDR"), (None, "RANK")])
+def test_what_is_left_of_a_launch_is_told(home, tmp_path, monkeypatch, capsys, rank, named):
+    """Row 28: variables of a launcher without a launcher, as in a shell on a node of a cluster."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    assert main(home.argv(tmp_path / "run")) == 2
+    said = capsys.readouterr().err
+    assert tells(said, f"WORLD_SIZE=2 … {named} is … torchrun … unset")
+    assert "\n" not in said.strip()
 
 
 def meet_at(port: int) -> None:
