@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 from grammar import write_corpus
-from runs import EVERY, Home, final_state, kill_before_step, newest
+from runs import EVERY, Home, Run, final_state, kill_before_step, newest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience(request: pytest.FixtureRequest) -> None:
+    """A test that waits in vain says so before its own time is up."""
+    Run.patience = 0.8 * float(request.config.getini("timeout"))
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ def test_a_signal_to_the_launcher_stops_a_run_at_the_next_border(
             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}", MARK: mark},
             stderr=log,
             start_new_session=True,
+            preexec_fn=heed_signals,
         )
     while reached(folder) <= EVERY:
         assert launcher.poll() is None, (tmp_path / "log").read_text()
@@ -73,6 +74,12 @@ def test_a_signal_to_the_launcher_stops_a_run_at_the_next_border(
     home.finish(folder)
     assert final_state(folder) == expected
     tried()
+
+
+def heed_signals() -> None:
+    """Whatever started the tests may ignore them, as nohup and a shell's `&` do, and a process inherits that."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(

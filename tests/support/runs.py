@@ -70,12 +70,15 @@ class Home(NamedTuple):
 class Run:
     """Started processes and what they said."""
 
+    patience = 240.0
+    """Seconds after which a test no longer waits for what never happens."""
+
     def __init__(self, ranks: list[BaseProcess], log: Path):
         self.ranks, self._log, self._begun = ranks, log, log.stat().st_size
 
-    def wait(self, seconds: float = 240) -> list[int | None]:
+    def wait(self, seconds: float | None = None) -> list[int | None]:
         """The exit code of each rank: negative where a signal ended it, None where it still runs."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (self.patience if seconds is None else seconds)
         for rank in self.ranks:
             rank.join(max(0.0, deadline - time.monotonic()))
         return [rank.exitcode for rank in self.ranks]
@@ -263,9 +266,9 @@ def reached(folder: Path) -> int:
     return max(steps, default=0)
 
 
-def wait_until(condition: Callable[[], bool], run: Run, seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], run: Run) -> None:
     """Wait for a run to get somewhere; it must not end before."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + run.patience
     while not condition():
         assert run.alive(), run.said()
         assert time.monotonic() < deadline, run.said()
