@@ -1,6 +1,5 @@
 """The masking collator: rows of tokens to a masked batch, padded for any project or packed for our encoders."""
 
-import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,9 +22,10 @@ from data_pipelines.masks.arguments import (
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.masks.examples import one_if_equal, read_examples
-from data_pipelines.masks.keyed import fold, row_keys
+from data_pipelines.masks.keyed import row_keys
 from data_pipelines.masks.layouts import attended_only, packed, padded
 from data_pipelines.masks.masking import Targets, mask_tokens
+from data_pipelines.masks.processes import COPIES, process_identity, process_numbers
 from data_pipelines.masks.units import UNITS
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.vocab.vocabulary import look_up
@@ -228,9 +228,9 @@ class MaskingCollator(Generic[Batch]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._home = os.getpid()
-        if _process_numbers():
+        if process_numbers():
             # A pool gives one process several tasks, each with a copy of its own.
-            self._home, self._copy = None, next(_COPIES)
+            self._home, self._copy = None, next(COPIES)
 
     def collate_rows(
         self,
@@ -307,7 +307,7 @@ class MaskingCollator(Generic[Batch]):
         if row_ids is not None:
             return row_keys(row_ids, self.seed, 0 if epochs is None else epochs)
         first, self._rows_drawn = self._rows_drawn, self._rows_drawn + num_rows
-        return row_keys(np.arange(first, first + num_rows), self.seed, *_process_identity(self._home, self._copy))
+        return row_keys(np.arange(first, first + num_rows), self.seed, *process_identity(self._home, self._copy))
 
     def _finish(self, arrays: dict[str, Any], return_tensors: Tensors | None = None) -> dict[str, Any]:
         if (return_tensors or self.return_tensors) == "np":
@@ -317,29 +317,3 @@ class MaskingCollator(Generic[Batch]):
         return {
             name: torch.from_numpy(array) if isinstance(array, np.ndarray) else array for name, array in arrays.items()
         }
-
-
-def _process_identity(home: int | None, copy: int) -> tuple[int, int]:
-    """Rank, and what tells this process from others of the rank: the seed of a DataLoader worker, which torch draws
-    anew every epoch, or the number of any other process than the collator's `home`, and of the copy that it got. No two
-    streams are alike."""
-    rank, worker = int(os.environ.get("RANK", 0)), None
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        worker = torch.utils.data.get_worker_info()
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            rank = torch.distributed.get_rank()
-    if worker is not None:
-        return rank, worker.seed
-    return rank, 0 if os.getpid() == home else fold(*(_process_numbers() or [os.getpid()]), copy)
-
-
-_COPIES = itertools.count(1)
-"""The numbers of the copies that this process gets."""
-
-
-def _process_numbers() -> list[int]:
-    """The number of this process among the children of its parent, and of its parent; empty for one that no
-    multiprocessing module started. (datasets brings a module of its own, multiprocess.)"""
-    modules = (sys.modules.get(name) for name in ("multiprocessing", "multiprocess"))
-    return [number for module in modules if module is not None for number in module.current_process()._identity]

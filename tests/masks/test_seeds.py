@@ -2,6 +2,7 @@
 says."""
 
 import multiprocessing
+import os
 import pickle
 
 import pytest
@@ -50,6 +51,33 @@ def test_every_process_and_every_task_that_it_gets_has_masks_of_its_own(method):
         pool.terminate()
     found.append(_masks(collator))
     assert len({str(mask) for mask in found}) == 5
+
+
+def _forks(collator, results):
+    """Masks of this process and of two that it forks without any module."""
+    collator = pickle.loads(collator) if isinstance(collator, bytes) else collator
+    for _ in range(2):
+        if not os.fork():
+            results.put(_masks(collator))
+            results.close()
+            results.join_thread()
+            os._exit(0)
+    results.put(_masks(collator))
+    for _ in range(2):
+        os.wait()
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_process_of_a_pool_that_forks_shares_no_masks_with_its_children(sent):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    collator = MaskingCollator(**PLAIN, seed=0, return_tensors="np")
+    for _ in range(2):
+        process = context.Process(target=_forks, args=(pickle.dumps(collator) if sent else collator, results))
+        process.start()
+        process.join()
+    found = [str(results.get(timeout=60)) for _ in range(6)]
+    assert len({*found, str(_masks(collator))}) == 7
 
 
 def test_rows_of_a_mapped_dataset_are_masked_differently_in_every_process():
