@@ -43,7 +43,7 @@ test-others: $(READY) ## Open exported folders with transformers.js and optimum,
 	npm install --silent --ignore-scripts --prefix $(OTHERS) @huggingface/transformers
 	$(PYTHON) -m venv $(OTHERS)/optimum
 	$(OTHERS)/optimum/bin/python -m pip install --quiet --disable-pip-version-check 'optimum-onnx[onnxruntime]'
-	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest tests/ship/test_opened_by_others.py
+	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest -o timeout=3600 tests/ship/test_opened_by_others.py
 
 test-ray: $(READY) ## Make rows and clean text on three Ray nodes, of which one and some workers are killed; installs Ray
 	$(INSTALL) '.[ray]'
