@@ -1,6 +1,5 @@
 """The verbs `fill`, `import`, `export` and `info`, which all take a model folder."""
 
-import shutil
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer, json_lines
-from bertkit.hf.folder import BACKENDS, check_named, choose_backend, resolve
+from bertkit.hf.folder import BACKENDS, carry_along, check_named, choose_backend, resolve
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
@@ -212,9 +211,7 @@ def _written_to(folder: Path | str) -> Iterator[Path]:
 def _copy(arguments: Namespace) -> None:
     _check_places(arguments.source, arguments.folder)
 
-    from bertkit.finetune.predict.settings import SETTINGS
     from bertkit.hf import load, save
-    from bertkit.hf.files import OTHER_TOKENIZERS
     from data_pipelines import durable
     from data_pipelines.vocab.tokenizer import load_tokenizer
     from data_pipelines.vocab.tokenizer_file import has_tokenizer
@@ -224,10 +221,7 @@ def _copy(arguments: Namespace) -> None:
     tokenizer = load_tokenizer(source) if has_tokenizer(source) else None
     with _written_to(arguments.folder) as folder, durable.replacing_folder(folder) as unfinished:
         save(model, unfinished, tokenizer)
-        # What a tagger knows of its training data (how text is split, the task), and other forms of the tokenizer.
-        for name in (SETTINGS, *OTHER_TOKENIZERS):
-            if (source / name).is_file() and not (unfinished / name).exists():
-                shutil.copy(source / name, unfinished)
+        carry_along(source, unfinished)
     kind = type(model).__name__ + ("" if tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
 

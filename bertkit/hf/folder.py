@@ -1,7 +1,9 @@
 """Finds the folder of the model that a user names; the network is used for hf: names and URLs only."""
 
 import importlib.util
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,9 @@ PRODUCER = "bertkit"
 BACKENDS = ("auto", "torch", "onnx", "int8")
 """What can compute a model, of what its folder has."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
-_WANTED = ["*.safetensors", "*.json", "*.txt", "*.model"]
+_BESIDE = (".json", ".txt", ".model", ".md", ".jinja")
+"""What stands beside weights: settings, tokenizers, the model card, templates."""
+_WANTED = ["*.safetensors", *(f"*{suffix}" for suffix in _BESIDE)]
 
 
 def resolve(folder: str | Path) -> Path:
@@ -103,6 +107,31 @@ def check_weights(folder: Path) -> None:
     if has_graph(folder):
         raise ValueError(f"{folder} holds an ONNX graph but no {SINGLE}; name the folder that it was exported from")
     raise ValueError(f"{folder} holds no {SINGLE}")
+
+
+def carry_along(source: Path, folder: Path) -> None:
+    """Copy what stands beside the weights of a model folder and was not written anew: its card, other forms of the
+    tokenizer, settings for other programs. Weights, code and pickles are not copied, but for the parts of
+    sentence-transformers, which modules.json names."""
+    files = [path for path in source.iterdir() if path.suffix in _BESIDE and not path.name.endswith(".index.json")]
+    for part in _parts(source / "modules.json"):
+        files += [path for path in part.iterdir() if path.suffix in (*_BESIDE, ".safetensors")]
+    for path in files:
+        place = folder / path.relative_to(source)
+        if path.is_file() and not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy(path, place)
+
+
+def _parts(modules: Path) -> list[Path]:
+    """The folders beside modules.json that it names; none where it is not what sentence-transformers writes."""
+    try:
+        names = [str(module["path"]) for module in json.loads(modules.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [
+        modules.parent / name for name in names if re.fullmatch(r"\w[\w.-]*", name) and (modules.parent / name).is_dir()
+    ]
 
 
 def check_vocabulary(tokenizer: Any, vocab_size: int, folder: str | Path) -> None:

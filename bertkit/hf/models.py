@@ -73,16 +73,21 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     whole: a folder with weights is complete and holds one model. `tokenizer` is one that
     `load_tokenizer` opens; without one, a tokenizer that is there stays."""
     path = Path(folder)
-    layout = layout_of(model)
     if tokenizer is not None:
-        check_vocabulary(tokenizer, layout.config.vocab_size, path)
+        check_vocabulary(tokenizer, model.config.vocab_size, path)
     tensors = exported_weights(model)
     with replacing(path) as unfinished:
-        if tokenizer is not None:
-            types = getattr(layout.config, "type_vocab_size", 0) > 1
-            tokenizer.save(unfinished, token_types=types, max_length=layout.config.max_position_embeddings)
-        write_layout(layout, unfinished, special_ids=getattr(tokenizer, "special", None))
+        save_around(model, unfinished, tokenizer)
         save_weights(tensors, unfinished)
+
+
+def save_around(model: Model, folder: Path, tokenizer: Any = None) -> None:
+    """Write all of a model folder but the weights: config.json, and the tokenizer as this model needs it."""
+    layout = layout_of(model)
+    if tokenizer is not None:
+        types = getattr(layout.config, "type_vocab_size", 0) > 1
+        tokenizer.save(folder, token_types=types, max_length=layout.config.max_position_embeddings)
+    write_layout(layout, folder, special_ids=getattr(tokenizer, "special", None))
 
 
 def exported_weights(model: Model) -> dict[str, Tensor]:

@@ -1,15 +1,12 @@
 """The model of a folder, written anew for other runtimes, in the layout that onnxruntime's users expect."""
 
-import shutil
 import tempfile
 from pathlib import Path
 
-from bertkit.finetune.predict.settings import SETTINGS
 from bertkit.finetune.predict.tagger import Tagger
 from bertkit.graph import Graph
-from bertkit.hf.folder import EXPORT, FULL, QUANTIZED, check_vocabulary, resolve
-from bertkit.hf.layout import write_layout
-from bertkit.hf.models import Model, layout_of, load
+from bertkit.hf.folder import EXPORT, FULL, QUANTIZED, carry_along, check_vocabulary, resolve
+from bertkit.hf.models import Model, load, save_around
 from bertkit.ship.gate import Gate, Passed, pass_gate
 from bertkit.ship.int8 import quantized
 from bertkit.ship.onnx_file import graph_of, onnx_bytes
@@ -58,11 +55,8 @@ def write_around(model: Model, source: Path, folder: Path) -> None:
     tokenizer = load_tokenizer(source) if has_tokenizer(source) else None
     if tokenizer is not None:
         check_vocabulary(tokenizer, model.config.vocab_size, source)
-        tokenizer.save(folder)
-    write_layout(layout_of(model), folder, special_ids=getattr(tokenizer, "special", None))
-    for name in (SETTINGS, CARD):
-        if (source / name).is_file():
-            shutil.copy(source / name, folder)
+    save_around(model, folder, tokenizer)
+    carry_along(source, folder)
 
 
 def add_to_card(card: Path, passed: Passed, gate: Gate) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from parity import ragged_batch
-from shipped import config_of, model_of
+from shipped import config_of, model_of, save_tagger
 from small_model import save_small_model
 from tiny import TINY, TINY_MODERN
 
@@ -125,6 +125,20 @@ def test_the_folder_has_the_layout_that_others_expect(masked_lm, tmp_path, capsy
     with torch.inference_mode():
         expected = model(torch.tensor(rows[0])[None])[0]
     assert np.abs(found(rows)[0] - expected.numpy()).max() < 1e-4
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_config_and_tokenizer_are_those_of_a_folder_with_weights(model_type, tmp_path):
+    """Token types among the inputs of a pair, for one."""
+    folder = save_tagger(tmp_path / "weights", config_of(model_type), "classifier")
+    (folder / "README.md").write_text("a card")
+    assert main(["export", str(folder), str(tmp_path / "copy")]) == 0
+    export_onnx(folder, tmp_path / "onnx")
+    names = {path.name for path in (tmp_path / "copy").iterdir()} - {"model.safetensors"}
+    assert names == {path.name for path in (tmp_path / "onnx").iterdir()} - {"onnx"}
+    assert names >= {"config.json", "tokenizer.json", "tokenizer_config.json", "README.md"}
+    for name in names:
+        assert (tmp_path / "onnx" / name).read_text() == (tmp_path / "copy" / name).read_text(), name
 
 
 def test_where_weights_are_needed_a_graph_alone_is_refused_with_the_remedy(masked_lm, tmp_path, capsys):
