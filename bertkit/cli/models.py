@@ -211,7 +211,7 @@ def _written_to(folder: Path | str) -> Iterator[Path]:
 def _copy(arguments: Namespace) -> None:
     _check_places(arguments.source, arguments.folder)
 
-    from bertkit.hf import load, save
+    from bertkit.hf.models import left_out, load, save
     from data_pipelines import durable
     from data_pipelines.vocab.tokenizer import load_tokenizer
     from data_pipelines.vocab.tokenizer_file import has_tokenizer
@@ -224,6 +224,8 @@ def _copy(arguments: Namespace) -> None:
         carry_along(source, unfinished)
     kind = type(model).__name__ + ("" if tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
+    if left := left_out(source, model):
+        print(f"left out, for want of a task that uses them: {', '.join(left)}")
 
 
 def _info(arguments: Namespace) -> None:

@@ -56,12 +56,15 @@ class Layout:
         pretraining tasks left behind."""
         if name.endswith(("embeddings.position_ids", "embeddings.token_type_ids")):
             return True
-        if name in (copy for _, copy in self.copies) or name.startswith(self.row.ignored):
+        if name in (copy for _, copy in self.copies) or self.is_of_other_tasks(name):
             return True
         biases = (self.row.head_name("head.decoder_bias"), self.row.second_bias)
-        if self.head == "masked-lm" and self.row.second_bias is not None and name in biases:
-            return True
-        return self.head != "bare" and name.startswith(self.spelled(f"{self.row.prefix}pooler."))
+        return self.head == "masked-lm" and self.row.second_bias is not None and name in biases
+
+    def is_of_other_tasks(self, name: str) -> bool:
+        """Whether a weight that this model does not use belongs to a task that bertkit has no head for."""
+        pooler = self.spelled(f"{self.row.prefix}pooler.")
+        return name.startswith(self.row.ignored) or (self.head != "bare" and name.startswith(pooler))
 
 
 def read_layout(folder: Path, shapes: Shapes) -> Layout:

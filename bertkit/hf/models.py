@@ -68,6 +68,16 @@ def load_outline(folder: str | Path) -> Model:
         return checked_outline(path, weights.shapes)[1]
 
 
+def left_out(folder: str | Path, model: Model) -> list[str]:
+    """The modules of a folder whose weights the model that `load` gave does not hold, as they are of other tasks."""
+    path = resolve(folder)
+    with open_weights(path) as weights:
+        layout = read_layout(path, weights.shapes)
+        used = {name for row in weight_table(layout, model.state_dict()) for name in row.theirs}
+        unused = weights.shapes.keys() - used
+    return sorted({name.rpartition(".")[0] for name in unused if layout.is_of_other_tasks(name)})
+
+
 def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     """Write the folder that `load` and transformers' Auto classes open. A model that is there already is replaced as a
     whole: a folder with weights is complete and holds one model. `tokenizer` is one that

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from tiny import TINY, edit_config
 
 import bertkit
+from bertkit.cli import main
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.model import MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 
@@ -114,6 +115,23 @@ def test_an_electra_discriminator_is_a_bare_encoder_and_a_new_head_is_written_as
     assert not any(report.values()), report
     ids = torch.arange(5, 14)[None]
     torch.testing.assert_close(model(ids), again(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "head", "left"),
+    [
+        ("bert", "ForPreTraining", "bert.pooler.dense, cls.seq_relationship"),
+        ("electra", "ForPreTraining", "discriminator_predictions.dense, discriminator_predictions.dense_prediction"),
+        ("bert", "ForMaskedLM", None),
+        ("bert", "ForSequenceClassification", None),
+        ("roberta", "ForMaskedLM", None),
+    ],
+)
+def test_heads_of_other_tasks_that_an_import_leaves_out_are_named(model_type, head, left, tmp_path, capsys):
+    model_of(config_of(model_type), head).save_pretrained(tmp_path / "theirs")
+    assert main(["import", str(tmp_path / "theirs"), str(tmp_path / "ours")]) == 0
+    told = capsys.readouterr().out.partition("left out")[2]
+    assert told.partition(": ")[2].strip() == (left or "")
 
 
 def test_an_electra_with_narrow_embeddings_is_refused_with_both_widths(tmp_path):
