@@ -1,7 +1,8 @@
 """An S3 server on this machine, as much of it as a driver needs, which fails when a test asks it to.
 
-There is one bucket. Objects are kept in memory. Faults are taken in turn by the requests for objects, and each is met once: "500", "503"
-(with S3's SlowDown), "cut" (the connection ends in the middle of the content), or "" for a request that is answered.
+There is one bucket, and its objects are kept in memory. Faults are taken in turn by the requests for objects, and each
+is met once: "500", "503" (with S3's SlowDown), "cut" (the connection ends in the middle of the content), or "" for a
+request that is answered.
 """
 
 import hashlib

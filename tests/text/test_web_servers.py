@@ -1,4 +1,4 @@
-"""Text on a web server: what it lacks, refuses or cannot do is told as that, and asked for again only if it may pass."""
+"""Text on a web server: what it lacks, refuses or cannot do is told as that; only what may pass is asked for again."""
 
 import threading
 from collections.abc import Iterator
