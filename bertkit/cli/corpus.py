@@ -59,7 +59,8 @@ def _clean(arguments: argparse.Namespace) -> None:
     done_before = read_finished(arguments.out) is not None
     total = corpus_bytes(corpus)
     if on_engine:
-        facts = _clean_on_engine(arguments, open_job(corpus, config, arguments.out))
+        with one_writer(arguments.out):
+            facts = _clean_on_engine(arguments, open_job(corpus, config, arguments.out))
     else:
         part = Part.parse(arguments.part) if arguments.part else None
         with progress_bar("cleaning") as update:
@@ -70,8 +71,11 @@ def _clean(arguments: argparse.Namespace) -> None:
                 make_part(job, part, tell)
                 _answer_with_part(arguments, does)
                 return
-            with one_writer(arguments.out):
-                facts = clean_corpus(corpus, config, arguments.out, tell)
+            try:
+                with one_writer(arguments.out):
+                    facts = clean_corpus(corpus, config, arguments.out, tell)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes after the last block of text") from None
     _answer_with_findings(arguments.json, facts, arguments.out, done_before)
 
 
@@ -111,6 +115,13 @@ def _merge(arguments: argparse.Namespace) -> None:
     """After the first round of parts decide what repeats what, after the second finish."""
     refuse_beside_merge(arguments)
 
+    from bertkit.run.lock import one_writer
+
+    with one_writer(arguments.merge):
+        _merge_parts(arguments)
+
+
+def _merge_parts(arguments: argparse.Namespace) -> None:
     from data_pipelines.clean.clean import decide, finish
     from data_pipelines.clean.job import read_finished, reopen_job
 

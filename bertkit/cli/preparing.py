@@ -64,7 +64,11 @@ def _prepare(arguments: argparse.Namespace) -> None:
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
     if asks_for_engine(arguments):
-        _prepare_on_engine(arguments, corpus, config)
+        if not isinstance(arguments.out, Path):
+            where = "a folder that its workers share"
+            raise ValueError(f"--engine writes to {where}, not to {arguments.out}; give each --part a URL")
+        with one_writer(arguments.out):
+            _prepare_on_engine(arguments, corpus, config)
         return
     part = Part.parse(arguments.part) if arguments.part else None
     worked = False
@@ -109,8 +113,6 @@ def _made_here(out: Path | str, part: str | None = None) -> Iterator[Path | None
 def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig) -> None:
     """Let an engine run this verb for each part, and merge the parts."""
     out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
-    if not isinstance(out, Path):
-        raise ValueError(f"--engine writes to a folder that its workers share, not to {out}; give each --part a URL")
 
     from bertkit.engines.parts import run_parts
     from bertkit.terminal import progress_bar

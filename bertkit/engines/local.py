@@ -1,8 +1,12 @@
 """Runs the parts of a job on this machine, as many at a time as it has cores."""
 
+import ctypes
 import os
+import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 from bertkit.engines.parts import Commands
 
@@ -15,7 +19,7 @@ def run(commands: Commands) -> None:
         while waiting or running:
             while waiting and len(running) < len(os.sched_getaffinity(0)):
                 part = waiting.pop(0)
-                running[part] = start(commands, part)
+                running[part] = start(commands.by_part[part], commands.log_of(part))
             time.sleep(_POLL_SECONDS)
             running = {part: process for part, process in running.items() if process.poll() is None}
             commands.watch()
@@ -26,13 +30,21 @@ def run(commands: Commands) -> None:
             process.wait()
 
 
-def start(commands: Commands, part: int) -> subprocess.Popen:
+def start(command: list[str], log: Path, folder: Path | str | None = None) -> subprocess.Popen:
     """A part on one core, so that parts side by side do not crowd each other."""
-    with open(commands.log_of(part), "wb") as log:
+    with open(log, "wb") as file:
         return subprocess.Popen(
-            commands.by_part[part],
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=file,
             stderr=subprocess.STDOUT,
+            cwd=folder,
             env=os.environ | {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
+
+
+def _die_with_parent() -> None:
+    """A part must not outlive whoever started it and is killed: it would be made a second time beside it."""
+    set_death_signal = 1  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

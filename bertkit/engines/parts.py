@@ -55,7 +55,10 @@ def run_parts(
         missing = [part for part in range(1, num_parts + 1) if part not in done]
         if not missing:
             return
-        run(Commands({part: command_of(part) for part in missing}, logs, watch))
+        try:
+            run(Commands({part: command_of(part) for part in missing}, logs, watch))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command keeps the parts that are done, and makes the others") from None
         watch()
     missing = [part for part in range(1, num_parts + 1) if part not in done]
     if missing:

@@ -1,12 +1,9 @@
 """Runs the parts of a job on a Ray cluster: the one that RAY_ADDRESS names, else one on this machine."""
 
-import ctypes
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
+from bertkit.engines.local import start
 from bertkit.engines.parts import Commands
 
 _WAIT_SECONDS = 1.0
@@ -37,20 +34,4 @@ def run(commands: Commands) -> None:
 
 
 def _run_part(command: list[str], log: str, folder: str) -> int:
-    with open(log, "wb") as file:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=os.environ | {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            preexec_fn=_die_with_worker if sys.platform == "linux" else None,
-            check=False,
-        ).returncode
-
-
-def _die_with_worker() -> None:
-    """A part must not outlive a worker that is killed: Ray starts it again elsewhere."""
-    set_death_signal = 1  # PR_SET_PDEATHSIG
-    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    return start(command, Path(log), folder).wait()

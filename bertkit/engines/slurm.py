@@ -4,11 +4,14 @@ import shlex
 import shutil
 import subprocess
 import time
+import uuid
 
 from bertkit.engines.parts import Commands
 
 _POLL_SECONDS = 1.0
-SCRIPT = "array.sh"
+SCRIPT, TOLD = "array.sh", "sbatch.log"
+"""In the folder of the logs: what is submitted, and what sbatch says to it."""
+_SUBMITTED = "Submitted batch job"
 
 
 def run(commands: Commands) -> None:
@@ -17,19 +20,29 @@ def run(commands: Commands) -> None:
     submit = shutil.which("sbatch")
     if submit is None:
         raise ValueError("--engine slurm needs the command sbatch; run it where Slurm is installed, or choose another")
-    script = commands.logs / SCRIPT
+    script, told, name = commands.logs / SCRIPT, commands.logs / TOLD, f"bertkit-{uuid.uuid4().hex[:12]}"
     script.write_text(array_script(commands), encoding="utf-8")
     array = ",".join(map(str, commands.by_part))
-    job = subprocess.Popen([submit, "--wait", f"--array={array}", str(script)], stdin=subprocess.DEVNULL)
+    words = [submit, "--wait", f"--job-name={name}", f"--array={array}", str(script)]
+    with open(told, "wb") as file:
+        job = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
     try:
         while job.poll() is None:
             time.sleep(_POLL_SECONDS)
             commands.watch()
     except BaseException:
-        # sbatch that waits takes its jobs with it only if it is asked to.
         job.terminate()
         job.wait()
+        _cancel(name)
         raise
+    if job.returncode and _SUBMITTED not in (answer := told.read_text(encoding="utf-8", errors="replace")):
+        raise ChildProcessError(f"sbatch did not take {script}: {answer.strip() or f'exit code {job.returncode}'}")
+
+
+def _cancel(name: str) -> None:
+    """Jobs outlive the sbatch that waits for them. By their name, because sbatch tells their number at its end."""
+    if (cancel := shutil.which("scancel")) is not None:
+        subprocess.run([cancel, f"--name={name}"], stdin=subprocess.DEVNULL, check=False)
 
 
 def array_script(commands: Commands) -> str:
@@ -40,7 +53,6 @@ def array_script(commands: Commands) -> str:
     )
     return (
         "#!/bin/bash\n"
-        "#SBATCH --job-name=bertkit\n"
         "#SBATCH --output=/dev/null\n"
         'export RAYON_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"\n'
         f'case "$SLURM_ARRAY_TASK_ID" in\n{cases}\nesac\n'

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -12,6 +13,8 @@ from bertkit.engines import ENGINES
 from bertkit.engines.local import run as run_locally
 from bertkit.engines.parts import TRIES, Commands, run_parts
 from bertkit.engines.slurm import array_script
+from bertkit.engines.slurm import run as run_on_slurm
+from bertkit.run.lock import one_writer
 
 
 def writing(folder, part):
@@ -140,6 +143,47 @@ def test_wrong_arguments_are_told_before_anything_runs(home, tmp_path, capsys, a
     assert main(["prepare", *given, "--out", str(out), *arguments]) == 2
     assert named in capsys.readouterr().err
     assert not (out / "logs").exists()
+
+
+def test_a_script_that_slurm_refuses_is_told_at_once_with_its_words(home, tmp_path, cluster, capsys):
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text(
+        '#!/bin/bash\necho tried >> "$SUBMITTED"; echo "sbatch: error: invalid partition: nowhere" >&2; exit 1\n'
+    )
+    arguments = ["--out", str(tmp_path / "rows"), "--engine", "slurm", "--parts", "2"]
+    assert main(["prepare", *home[1], *arguments]) != 0
+    assert "invalid partition: nowhere" in capsys.readouterr().err
+    assert cluster.read_text().split() == ["tried"]
+
+
+def test_an_interrupt_cancels_the_jobs_of_slurm(tmp_path, cluster):
+    """They outlive the sbatch that waits for them."""
+    sbatch, scancel = tmp_path / "bin" / "sbatch", tmp_path / "bin" / "scancel"
+    sbatch.write_text('#!/bin/bash\necho "$@" >> "$SUBMITTED"; exec sleep 600\n')
+    scancel.write_text('#!/bin/bash\necho "$@" >> "$SUBMITTED"\n')
+    scancel.chmod(sbatch.stat().st_mode)
+
+    def watch():
+        if cluster.is_file() and cluster.read_text().endswith("\n"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_on_slurm(Commands({1: ["true"]}, tmp_path, watch))
+    submitted, cancelled = cluster.read_text().splitlines()
+    name = next(word for word in submitted.split() if word.startswith("--job-name="))
+    assert cancelled == name.replace("--job-name=", "--name=")
+
+
+def test_of_two_engines_for_one_folder_the_second_ends(home, tmp_path, capsys):
+    given = ["--out", str(tmp_path / "new"), "--engine", "local", "--parts", "2"]
+    for verb in (["prepare", *home[1]], ["clean", "--corpus", str(home[0] / "my.txt")]):
+        with one_writer(tmp_path / "new"):
+            assert in_another_process([*verb, *given]) == 75
+        assert not (tmp_path / "new").exists()
+
+
+def in_another_process(words):
+    return subprocess.run([sys.executable, "-m", "bertkit", *words], check=False).returncode
 
 
 def test_slurm_that_is_not_there_is_told(home, tmp_path, monkeypatch, capsys):
