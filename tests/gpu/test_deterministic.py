@@ -1,20 +1,20 @@
-"""run.deterministic=true asks torch for deterministic algorithms, and trains with the same bits on a CPU."""
+"""run.deterministic=true asks torch for deterministic algorithms, for as long as the run lasts."""
 
 import os
-from types import SimpleNamespace
 
 import pytest
 import torch
 
+from bertkit.config.recipe import read_recipe
 from bertkit.run.start import start_run
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_the_key_asks_torch(asked, tmp_path, monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    monkeypatch.setattr("bertkit.run.start.write_recipe", lambda folder, recipe: folder.mkdir(exist_ok=True))
+    recipe = read_recipe("bert-mini", ["data.corpus=none", f"run.dir={tmp_path}", f"run.deterministic={asked}"])
     try:
-        with start_run(tmp_path, SimpleNamespace(run=SimpleNamespace(deterministic=asked, keep=2))):
+        with start_run(tmp_path, recipe):
             assert torch.are_deterministic_algorithms_enabled() is asked
             assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is asked
         assert not torch.are_deterministic_algorithms_enabled(), "only for as long as the run lasts"
