@@ -5,7 +5,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 _CREATE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on the disk. It never follows a link and never overwrites."""
+def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Write a new file, perhaps of blocks that are made meanwhile, and wait until it is on the disk. It never follows a
+    link and never overwrites."""
     descriptor = os.open(path, _CREATE | os.O_EXCL, 0o644)
     with naming(path), open(descriptor, "wb") as file:
-        file.write(data)
+        for block in [data] if isinstance(data, bytes) else data:
+            file.write(block)
         file.flush()
         os.fsync(file.fileno())
 

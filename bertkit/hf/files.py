@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bertkit.hf.folder import FULL, INDEX, QUANTIZED, SINGLE, check_weights
+from bertkit.tensor_file import bytes_of, header
 from data_pipelines import durable
 
 _DIGEST = "bertkit_sha256"
@@ -54,22 +55,10 @@ def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:
 
 
 def _write(tensors: list[tuple[str, Tensor]], path: Path, metadata: dict[str, str]) -> None:
-    """The safetensors format by hand: the library orders the metadata by chance, and equal models should be equal
-    bytes."""
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name, tensor in tensors:
-        start, end = end, end + tensor.nbytes
-        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
     with durable.naming(path), open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(header(dict(tensors), metadata))
         for _, tensor in tensors:
-            file.write(_bytes(tensor))
-
-
-_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+            file.write(bytes_of(tensor))
 
 
 class Weights(AbstractContextManager):
@@ -142,9 +131,5 @@ def _digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, tensor in tensors:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(_bytes(tensor.contiguous()))
+        digest.update(bytes_of(tensor))
     return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.view(-1).view(torch.uint8).numpy().data

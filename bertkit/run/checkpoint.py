@@ -5,16 +5,16 @@ each. It is written under another name, synced, renamed, and only then are older
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 from accelerate import Accelerator
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -24,7 +24,8 @@ from bertkit.events import event
 from bertkit.run.folder import CHECKPOINTS, SAVED
 from bertkit.run.log import cut_metrics
 from bertkit.run.ranks import Trainable, agree_on
-from bertkit.run.state import LoopState, gather_state, restore_state
+from bertkit.run.state import LoopState, gather_in_turn, named_state, restore_state
+from bertkit.tensor_file import blocks_of, header, in_order
 from data_pipelines import durable
 from data_pipelines.text.digest import file_hash
 
@@ -71,17 +72,20 @@ def _newest_on_ranks(folder: Path, accelerator: Accelerator) -> "Checkpoint | No
 def save(folder: Path, state: LoopState, trainable: Trainable, keep: int, held: Collection[int] = frozenset()) -> None:
     """Write a checkpoint of a run on the first rank; if that fails, every rank fails with the same words. Those of the
     steps that are `held` stay."""
-    tensors = gather_state(trainable.model, trainable.optimizers)
+    checkpoint = Checkpoint(state.step, named_state(trainable.model, trainable.optimizers), asdict(state))
+    gathered = gather_in_turn(checkpoint.tensors)
     problem = ""
     if trainable.accelerator.is_main_process:
-        checkpoint = Checkpoint(state.step, tensors, asdict(state))
         try:
-            save_checkpoint(folder / CHECKPOINTS, checkpoint, keep=keep, besides={state.best_step, *held})
-            if not (folder / SAVED).exists():
-                durable.replace_file(folder / SAVED, b"")
+            besides = {state.best_step, *held}
+            save_checkpoint(folder / CHECKPOINTS, checkpoint, gathered=gathered, keep=keep, besides=besides)
+            if not (folder / CHECKPOINTS / SAVED).exists():
+                durable.replace_file(folder / CHECKPOINTS / SAVED, b"")
             event("checkpoint", step=state.step, path=str(checkpoint_folder(folder / CHECKPOINTS, state.step)))
         except OSError as error:
             problem = str(error)
+    for _ in gathered:
+        pass  # the other ranks, or all of them where a file could not be written
     problem = agree_on(trainable.accelerator, problem)
     if problem:
         raise OSError(problem)
@@ -99,20 +103,16 @@ def save_checkpoint(
     folder: Path,
     checkpoint: Checkpoint,
     *,
+    gathered: Iterator[Tensor] | None = None,
     keep: int,
     besides: Collection[int | None] = (),
 ) -> Path:
     """Write a checkpoint, then drop all but the newest `keep` and those of the steps `besides`. An OSError leaves the
-    older ones intact."""
+    older ones intact. `gathered` gives all of each tensor, where ranks share them; one is in memory at a time."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
-    files = {f"{name}.safetensors": safetensors.torch.save(dict(part)) for name, part in checkpoint.tensors.items()}
-    files["state.json"] = durable.json_bytes(checkpoint.state)
-    manifest = {"files": {name: _identity(data) for name, data in files.items()}, "format": 1}
-    files[MANIFEST] = durable.json_bytes(manifest)
-
     target = checkpoint_folder(folder, checkpoint.step)
-    _write_folder(target, files)
+    _write_folder(target, checkpoint, gather_in_turn(checkpoint.tensors) if gathered is None else gathered)
     _prune(folder, newest=checkpoint.step, keep=keep, besides=besides)
     return target
 
@@ -183,15 +183,24 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match and path.is_dir() and not path.is_symlink())
 
 
-def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    needed, free = sum(map(len, files.values())) + _SPARE_BYTES, shutil.disk_usage(target.parent).free
+def _write_folder(target: Path, checkpoint: Checkpoint, gathered: Iterator[Tensor]) -> None:
+    ordered = {part: {name: named[name] for name in in_order(named)} for part, named in checkpoint.tensors.items()}
+    headers = {part: header(named) for part, named in ordered.items()}
+    state = durable.json_bytes(checkpoint.state)
+    sizes = [tensor.numel() * tensor.itemsize for named in ordered.values() for tensor in named.values()]
+    needed = sum(sizes) + sum(map(len, headers.values())) + len(state) + _SPARE_BYTES
+    free = shutil.disk_usage(target.parent).free
     if needed > free:
         raise OSError(f"{target}: a checkpoint needs {needed:,} bytes, {free:,} are free; make room and run again")
     temporary = target.with_name(f".tmp-{target.name}")
     try:
         temporary.mkdir()
-        for name, data in files.items():
-            durable.write_file(temporary / name, data)
+        files = {}
+        for part, named in ordered.items():
+            blocks = itertools.chain([headers[part]], blocks_of(itertools.islice(gathered, len(named))))
+            files[f"{part}.safetensors"] = _write(temporary / f"{part}.safetensors", blocks)
+        files["state.json"] = _write(temporary / "state.json", [state])
+        _write(temporary / MANIFEST, [durable.json_bytes({"files": files, "format": 1})])
         durable.sync(temporary)
         if target.exists():  # damaged, and skipped when the run was resumed
             durable.move(target, target.with_name(f".old-{target.name}"))
@@ -202,6 +211,21 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         raise OSError(
             f"{target}: {error.strerror or error}; a checkpoint needs {needed:,} bytes, {free:,} are free"
         ) from error
+
+
+def _write(path: Path, blocks: Iterable[bytes]) -> dict[str, Any]:
+    """Write a file block by block; its size and hash."""
+    digest, num_bytes = hashlib.sha256(), 0
+
+    def seen() -> Iterator[bytes]:
+        nonlocal num_bytes
+        for block in blocks:
+            digest.update(block)
+            num_bytes += len(block)
+            yield block
+
+    durable.write_file(path, seen())
+    return {"bytes": num_bytes, "sha256": digest.hexdigest()}
 
 
 def _prune(folder: Path, *, newest: int, keep: int, besides: Collection[int | None]) -> None:
@@ -228,10 +252,6 @@ def _remove_leftovers(folder: Path) -> None:
 
 def checkpoint_folder(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}"
-
-
-def _identity(data: bytes) -> dict[str, Any]:
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _file_identity(path: Path) -> dict[str, Any]:

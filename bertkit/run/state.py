@@ -1,11 +1,13 @@
 """All that a run must remember: the counters of its loop, and weights and moments as whole tensors on the CPU."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
+
+from bertkit.tensor_file import in_order
 
 Tensors = dict[str, dict[str, Tensor]]
 
@@ -36,12 +38,8 @@ class LoopState:
         return better
 
 
-def gather_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
-    """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`.
-
-    All ranks take part, tensor by tensor; the first alone keeps them, and no other ever has more than its shards and
-    one tensor.
-    """
+def named_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
+    """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`, as they lie here."""
     names: dict[torch.Tensor, str] = {param: name for name, param in _named_parameters(model).items()}
     memory = {
         f"{names[param]}/{key}": value
@@ -49,18 +47,34 @@ def gather_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) 
         for param, state in optimizer.state.items()
         for key, value in state.items()
     }
-    return {"model": _gathered({name: param for param, name in names.items()}), "optimizer": _gathered(memory)}
+    return {"model": {name: param.detach() for param, name in names.items()}, "optimizer": memory}
 
 
-def _gathered(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def gather_in_turn(tensors: Mapping[str, Mapping[str, Tensor]]) -> Iterator[Tensor]:
+    """All of each tensor, on the host of the first rank; nothing on others.
+
+    Every rank must iterate to the end, whatever happens to it: all take part, tensor by tensor. None, the first
+    included, ever holds more than its shards and one tensor, unless it keeps what it is given.
+    """
     first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-    kept: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if first or isinstance(tensor, DTensor):
-            full = gather_full(tensor).detach()
-            if first:
-                kept[name] = full.cpu()
-    return kept
+    for part in tensors.values():
+        for name in in_order(part):
+            if first or isinstance(part[name], DTensor):
+                full = gather_full(part[name]).detach()
+                if first:
+                    yield full.cpu()
+                del full
+
+
+def gather_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
+    """The state with all of its tensors, kept on the first rank; nothing on others. All ranks take part."""
+    tensors = named_state(model, optimizers)
+    gathered = list(gather_in_turn(tensors))
+    if not gathered:
+        return {part: {} for part in tensors}
+    full = iter(gathered)
+    kept = {part: {name: next(full) for name in in_order(named)} for part, named in tensors.items()}
+    return {part: {name: kept[part][name] for name in named} for part, named in tensors.items()}
 
 
 @torch.no_grad()

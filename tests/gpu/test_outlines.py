@@ -7,12 +7,9 @@ from functools import partial
 import pytest
 import torch
 from gpu_step import FSDP_64, needs_fake_cuda, outline, recipe_of
-from threaded_ranks import on_ranks, shard
+from threaded_ranks import Counted, on_ranks, shard
 from tiny import TINY, TINY_MODERN
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import bertkit
 from bertkit.hf.models import open_model
@@ -31,23 +28,6 @@ NUM_RANKS = 8
 SIZES = {"hidden_size": 64, "num_hidden_layers": 6, "intermediate_size": 48}
 CONFIG, MODERN = replace(TINY, **SIZES), replace(TINY_MODERN, **SIZES)
 """Of many tensors, so that all of them are much more than the largest."""
-
-
-class Counted(TorchDispatchMode):
-    """Counts the memory of all tensors that are made; those of DTensor's shape inference have none."""
-
-    def __init__(self):
-        super().__init__()
-        self.memory = Memory("cpu")
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if DTensor in types:
-            return NotImplemented
-        out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
-                self.memory.note(leaf)
-        return out
 
 
 def save_folder(folder):

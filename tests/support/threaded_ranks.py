@@ -7,9 +7,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.multi_threaded_pg import _install_threaded_pg, _uninstall_threaded_pg
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bertkit.plan.watch import Memory
 
 
 class Rank:
@@ -19,6 +25,7 @@ class Rank:
 
     def __init__(self, num_processes: int = 1, process_index: int = 0):
         self.num_processes, self.process_index = num_processes, process_index
+        self.is_main_process = process_index == 0
 
     @contextlib.contextmanager
     def no_sync(self, model):
@@ -30,6 +37,23 @@ class Rank:
         finally:
             if sharded:
                 model.set_requires_gradient_sync(True)
+
+
+class Counted(TorchDispatchMode):
+    """Counts the memory of all tensors that are made; those of DTensor's shape inference have none."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = Memory("cpu")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if DTensor in types:
+            return NotImplemented
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
+                self.memory.note(leaf)
+        return out
 
 
 def shard(model: torch.nn.Module, num_ranks: int, policy: MixedPrecisionPolicy | None = None) -> torch.nn.Module:
