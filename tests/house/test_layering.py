@@ -122,6 +122,7 @@ ROOMS = {
     "bertkit/events.py": ["bertkit/terminal.py", "data_pipelines/durable.py"],
     "bertkit/cpu.py": ["torch"],
     "bertkit/graph.py": ["torch", "numpy"],
+    "bertkit/tensor_file.py": ["torch"],
 }
 """What each room may import beside itself, the leaves and the standard library: rooms, single modules of rooms, and
 packages of others. "bertkit" and "data_pipelines" are the front doors, their `__init__` and `__main__`."""
