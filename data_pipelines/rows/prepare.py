@@ -22,7 +22,7 @@ from data_pipelines.rows.stored import read_origin
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources
 from data_pipelines.text.digest import file_hash, remember_hashes, remember_hashes_of
-from data_pipelines.text.parts import Part, read_part
+from data_pipelines.text.parts import Part, in_blocks, read_part
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
 from data_pipelines.vocab.words import Segmenter, jieba_segmenter
 
@@ -200,7 +200,7 @@ def _read(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> Iterator[Do
 
 
 def _estimate(corpus: CorpusConfig, tokenizer: Tokenizer, part: Part) -> Estimate:
-    texts = [document.text for document in next(_batches(_read(corpus, tokenizer, Part()), _ESTIMATE_CHARS), [])]
+    texts = [document.text for document in next(in_blocks(_read(corpus, tokenizer, Part()), _ESTIMATE_CHARS), [])]
     if not texts:
         raise ValueError(f"the corpus {', '.join(corpus.corpus)} holds no {corpus.content}")
     bytes_per_token = (2 if tokenizer.vocab_size <= 2**16 else 4) + 1 / 8 + 0.2
@@ -238,7 +238,7 @@ def _fill(
     """Encode documents on all cores and lay them into shards; report before the first batch and after each."""
     batch_chars, ahead_chars = (int(n / max(estimate.tokens_per_char, 0.01)) for n in (_BATCH_TOKENS, _AHEAD_TOKENS))
     report(_progress(filler, estimate))
-    with closing(encode_ahead(_batches(documents, batch_chars), encode, ahead_chars)) as encoding:
+    with closing(encode_ahead(in_blocks(documents, batch_chars), encode, ahead_chars)) as encoding:
         for batch, encoded in encoding:
             filler.add(batch, encoded)
             report(_progress(filler, estimate))
@@ -248,19 +248,6 @@ def _fill(
 def _progress(filler: ShardFiller, estimate: Estimate) -> Progress:
     total_chars = None if estimate.chars is None else int(estimate.chars)
     return Progress(filler.state.chars, total_chars, filler.num_tokens, estimate.num_bytes)
-
-
-def _batches(documents: Iterator[Document], num_chars: int) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += len(document.text)
-        if size >= num_chars:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _check_maskable(folder: Path, shards: dict[str, list], tokenizer: Tokenizer, path: Path | str) -> None:

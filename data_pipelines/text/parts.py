@@ -54,7 +54,7 @@ def read_blocks(corpus: CorpusConfig, part: Part) -> Iterator[tuple[Block, list[
     for group, sources in enumerate(_groups(find_sources(corpus))):
         if own_files and group % part.of != part.number - 1:
             continue
-        for number, documents in enumerate(_cut(read_sources(sources, corpus, memory))):
+        for number, documents in enumerate(in_blocks(read_sources(sources, corpus, memory), BLOCK_CHARS)):
             if own_files or (group + number) % part.of == part.number - 1:
                 yield Block(group, number), documents
 
@@ -92,13 +92,14 @@ def _groups(sources: list[Source]) -> list[list[Source]]:
     return groups
 
 
-def _cut(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def in_blocks(documents: Iterable[Document], num_chars: int) -> Iterator[list[Document]]:
+    """Lists of documents, each of which has at least so many characters, but for the last one."""
     block: list[Document] = []
     size = 0
     for document in documents:
         block.append(document)
         size += len(document.text)
-        if size >= BLOCK_CHARS:
+        if size >= num_chars:
             yield block
             block, size = [], 0
     if block:
