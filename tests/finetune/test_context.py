@@ -6,7 +6,7 @@ import random
 
 import pytest
 from grammar import NOUNS
-from processes import start_ranks
+from runs import start
 
 import bertkit
 from bertkit.cli import main
@@ -62,10 +62,11 @@ def test_what_only_the_document_tells_is_learnt_with_context_and_only_so(home, t
 
 
 def test_two_processes_give_the_same_scores(home, tmp_path):
-    ranks = start_ranks(["-m", "bertkit", "finetune", "ner", *arguments(home), f"run.dir={tmp_path / 'two'}"], 2)
-    outputs = [rank.communicate(timeout=240) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
-    found, same = dev_scores(tmp_path / "two"), dev_scores(home / "run")
+    short = ["finetune", "ner", *arguments(home), "train.epochs=2"]
+    run = start([*short, f"run.dir={tmp_path / 'two'}"], ranks=2, log=tmp_path / "log.txt")
+    assert main([*short, f"run.dir={tmp_path / 'one'}"]) == 0
+    assert run.wait() == [0, 0], run.said()
+    found, same = dev_scores(tmp_path / "two"), dev_scores(tmp_path / "one")
     assert found["accuracy"] == pytest.approx(same["accuracy"], abs=0.05)
     assert found["words"] == same["words"]
 

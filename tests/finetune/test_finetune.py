@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from grammar import write_conll, write_corpus
-from processes import start_ranks
+from runs import start
 from telling import tells
 
 import bertkit
@@ -137,9 +137,8 @@ def test_a_seed_can_be_added_and_the_others_stay(home, tmp_path, undisturbed):
 
 def test_two_processes_end_in_the_same_bits(undisturbed, home, tmp_path):
     folder = tmp_path / "run"
-    ranks = start_ranks(["-m", "bertkit", "finetune", *arguments(home, folder, "run.seeds=[0]")], 2)
-    outputs = [rank.communicate(timeout=240) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    started = start(["finetune", *arguments(home, folder, "run.seeds=[0]")], ranks=2, log=tmp_path / "log.txt")
+    assert started.wait() == [0, 0], started.said()
     assert final_state(folder) == final_state(undisturbed)
     assert scores(folder)["seeds"][0]["dev"]["f1"] == scores(undisturbed)["seeds"][0]["dev"]["f1"]
 

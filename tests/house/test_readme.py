@@ -8,6 +8,7 @@ tests/support/shortened.py says how long commands are made short.
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 from grammar import write_conll, write_corpus
 from readme_parts import Part, anchors, cells, inline_code, read_parts
-from shortened import CHECKOUT, COMMANDS
+from shortened import CHECKOUT, COMMANDS, PYTHON
 from stand_ins import stand_in_for
 
 ROOMS = (".", "data_pipelines", "recipes", "bertkit/bench", "bertkit/finetune", "bertkit/ship", "tests")
@@ -26,7 +27,7 @@ PAGES = [CHECKOUT / room / "README.md" for room in ROOMS]
 PAIRS = [(page, page.with_name("README.zh-CN.md")) for page in PAGES]
 ALL = [page for pair in PAIRS for page in pair]
 RUN = ("bash", "python")
-SHELLS = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+BASH = ["bash", "-euo", "pipefail", "-c"]
 
 
 def name(page: Path) -> str:
@@ -41,7 +42,9 @@ each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: name(pair[0]
 def environment(tmp_path_factory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("readme")
     quiet = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "BERTKIT_CACHE": str(folder / "cache")}
-    with stand_in_for(COMMANDS, folder / "commands", os.environ | quiet | {"PYTHONPATH": str(CHECKOUT)}) as environment:
+    with stand_in_for(
+        (*COMMANDS, PYTHON), folder / "commands", os.environ | quiet | {"PYTHONPATH": str(CHECKOUT)}
+    ) as environment:
         yield environment
 
 
@@ -75,9 +78,10 @@ def uses_what_is_absent(block: Part) -> bool:
 
 
 def run(block: Part, place: Path, environment: dict[str, str], page: str) -> None:
+    command = [*BASH, block.text if block.label == "bash" else f"{PYTHON} {shlex.quote(block.text)}"]
     if 'return_tensors="np"' in block.text:  # the promise is that torch is not needed
         environment = environment | {"PYTHONPATH": f"{place / 'without-torch'}{os.pathsep}{environment['PYTHONPATH']}"}
-    command = [*SHELLS[block.label], block.text]
+        command = [sys.executable, "-c", block.text]
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
     if done.returncode:
         said = f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

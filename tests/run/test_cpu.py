@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from runs import run_code
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -40,8 +41,8 @@ with contextlib.suppress(Exception):
 small = torch.full((2**20,), 1e-30)
 print(int((small * 1e-10).count_nonzero()))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=tmp_path)
-    assert done.stdout.split() == ["0"], done.stderr
+    exit_code, printed = run_code(code, tmp_path)
+    assert (exit_code, printed.splitlines()[-1:]) == (0, ["0"]), printed
 
 
 @pytest.mark.parametrize("entry", ["pretrain and finetune", "evaluate", "bench"])

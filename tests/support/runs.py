@@ -145,6 +145,24 @@ def start(
     return Run(started, log)
 
 
+def run_code(code: str, folder: Path) -> tuple[int | None, str]:
+    """Run Python code there, as `python -c` would had it imported everything; its exit code and what it printed."""
+    log = folder / "printed.txt"
+    log.touch()
+    process = _server().Process(target=_execute, args=(code, str(folder), str(log)), daemon=True)
+    process.start()
+    process.join(240)
+    return process.exitcode, log.read_text()
+
+
+def _execute(code: str, folder: str, log: str) -> None:
+    os.chdir(folder)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    exec(code, {"__name__": "__main__"})
+
+
 def _server() -> multiprocessing.context.BaseContext:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     os.environ["OMP_NUM_THREADS"] = "1"

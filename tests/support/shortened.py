@@ -20,6 +20,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from stand_ins import without_stand_ins
 
@@ -28,6 +29,9 @@ from bertkit.cli import VERBS, Parser
 
 CHECKOUT = Path(__file__).parent.parent.parent
 COMMANDS = ("bertkit", "accelerate", "torchrun", "make")
+PYTHON = "python-block"
+"""Runs its one argument as `python -c` does."""
+
 BUDGETS = ("train.steps=", "train.tokens=", "train.minutes=")
 
 _STEPS = ["train.steps=2", "train.global_batch=4", "train.micro_batch=2", "data.seq_len=32", "run.num_workers=0"]
@@ -42,7 +46,8 @@ _REWRITTEN = ["train.epochs=0.02", "train.global_batch=8", "train.micro_batch=8"
 
 def main(command: str, arguments: list[str]) -> int:
     """Do the work of one command; the exit code leaves."""
-    return {"bertkit": bertkit, "accelerate": accelerate, "torchrun": torchrun, "make": make}[command](arguments)
+    known = {"bertkit": bertkit, "accelerate": accelerate, "torchrun": torchrun, "make": make, PYTHON: python}
+    return known[command](arguments)
 
 
 def warm_up() -> None:
@@ -97,6 +102,13 @@ def make(arguments: list[str]) -> int:
     flags = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     environment = {key: value for key, value in without_stand_ins(os.environ).items() if key not in flags}
     return subprocess.run(["make", "--dry-run", "--directory", CHECKOUT, *arguments], env=environment).returncode
+
+
+def python(arguments: list[str]) -> int:
+    block = sys.modules["__main__"] = ModuleType("__main__")
+    sys.path[0] = ""  # was the folder of the server
+    exec(compile(arguments[0], "<block>", "exec"), block.__dict__)
+    return 0
 
 
 def check(arguments: list[str]) -> None:
