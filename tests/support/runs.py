@@ -148,7 +148,7 @@ def start(
 def run_code(code: str, folder: Path) -> tuple[int | None, str]:
     """Run Python code there, as `python -c` would had it imported everything; its exit code and what it printed."""
     log = folder / "printed.txt"
-    log.touch()
+    log.write_bytes(b"")
     process = _server().Process(target=_execute, args=(code, str(folder), str(log)), daemon=True)
     process.start()
     process.join(240)
