@@ -6,12 +6,10 @@ import shutil
 import signal
 from functools import partial
 
-import disagreeing
 import pytest
 import torch
 from grammar import write_corpus
-from processes import start_ranks
-from runs import EVERY, STEPS, final_state, kill_before_step, start
+from runs import EVERY, STEPS, final_state, kill_before_step, run_code, start
 from telling import tells
 
 from bertkit.cli import main
@@ -54,12 +52,10 @@ def test_ranks_that_were_started_differently_are_refused(home, tmp_path, tried, 
 @pytest.mark.parametrize(
     "names", [["ner"], pytest.param(["ner", "bert-mini", "modernbert-mini"], marks=pytest.mark.faults)]
 )
-def test_every_key_that_ranks_have_unlike_is_named(tried, names):
+def test_every_key_that_ranks_have_unlike_is_named(tmp_path, tried, names):
     """Row 28: every key of a recipe, but those that say where things lie and how a rank reads and logs."""
-    ranks = start_ranks([disagreeing.__file__, *names], 2)
-    outputs = [rank.communicate(timeout=1200) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
-    first, last = json.loads(outputs[0][0])
+    code = f"import disagreeing, torch; disagreeing.main({names!r}); torch.distributed.destroy_process_group()"
+    first, last = json.loads(run_code(code, tmp_path, ranks=2, seconds=1200)[0].splitlines()[-1])
     assert len(first) > 40 * len(names)
     for named, message in first.items():
         key = named.partition(" ")[2]

@@ -11,7 +11,7 @@ import torch
 import yaml
 from grammar import write_corpus
 from machine import free_port
-from processes import ROOT
+from runs import ROOT
 
 from bertkit.config.recipe import read_recipe, shipped_recipes
 from bertkit.pretrain.train import pretrain

@@ -2,12 +2,13 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from processes import run_ranks
+from runs import run_code
 
 from bertkit.config.sections import OptimConfig
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
@@ -118,19 +119,20 @@ def replicated_run() -> dict:
     return {"results": results, "weights": {name: param.tolist() for name, param in model.named_parameters()}}
 
 
-def on_two_ranks(story: str) -> dict:
+def on_two_ranks(story: str, folder: Path) -> dict:
     """What the first of two processes returns from a function of this file."""
     code = f"""
-import json, torch, test_step
-torch.set_num_threads(1)
+import json, sys, torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_step
 print(json.dumps(test_step.{story}()))
 torch.distributed.destroy_process_group()  # a rank that ends while another still talks to it is torn down hard
 """
-    return json.loads(run_ranks(code, 2)[0].splitlines()[-1])  # some versions of torch greet first
+    return json.loads(run_code(code, folder, ranks=2)[0].splitlines()[-1])  # some versions of torch greet first
 
 
-def test_two_processes_step_exactly_as_one_and_skip_together():
-    one, two = replicated_run(), on_two_ranks("replicated_run")
+def test_two_processes_step_exactly_as_one_and_skip_together(tmp_path):
+    one, two = replicated_run(), on_two_ranks("replicated_run", tmp_path)
     assert [result["applied"] for result in one["results"]] == [True, False, True]
     assert [result["applied"] for result in two["results"]] == [True, False, True]
     assert one["results"][0] == two["results"][0]
@@ -223,9 +225,9 @@ def sharded_run() -> dict:
     }
 
 
-def test_a_sharded_model_steps_as_a_whole_one_and_its_state_is_whole():
+def test_a_sharded_model_steps_as_a_whole_one_and_its_state_is_whole(tmp_path):
     """Muon needs whole matrices for its update; a checkpoint needs whole tensors."""
-    one, two = sharded_run(), on_two_ranks("sharded_run")
+    one, two = sharded_run(), on_two_ranks("sharded_run", tmp_path)
     assert one["same"]
     assert two["same"]
     assert one["shapes"] == two["shapes"]

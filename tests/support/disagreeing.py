@@ -1,15 +1,12 @@
-"""Two ranks that meet again and again, each time with another key of their recipe different; a program of its own.
+"""Two ranks that meet again and again, each time with another key of their recipe different.
 
-`disagreeing.py RECIPE...` prints a JSON object: for every key that ranks must have alike, what each of them was told.
+`main` prints a JSON object: for every key that ranks must have alike, what each of them was told.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from bertkit.config.fields import Entry, entries
 from bertkit.config.finetune import read_finetune_recipe
@@ -86,8 +83,3 @@ def refusal(accelerator: Any, recipe: Any) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    torch.distributed.destroy_process_group()  # torch aborts where a rank ends before its group

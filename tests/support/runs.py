@@ -129,38 +129,54 @@ def start(
 ) -> Run:
     """Start `bertkit ARGV` as one process or several that find each other over the loopback interface; the last of
     them has further arguments."""
-    environment: dict[str, str] = {}
-    if ranks > 1:
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
-        environment |= {"GLOO_SOCKET_IFNAME": "lo", "LOCAL_WORLD_SIZE": str(ranks)}
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
     started = []
-    for rank in range(ranks):
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
+    for rank, environment in enumerate(_environments(ranks)):
         words = [*argv, *last] if rank + 1 == ranks else argv
-        process = _server().Process(target=_live, args=(words, environment | own, str(log), before), daemon=True)
+        process = _server().Process(target=_live, args=(words, environment, str(log), before), daemon=True)
         process.start()
         started.append(process)
     return Run(started, log)
 
 
-def run_code(code: str, folder: Path) -> tuple[int | None, str]:
-    """Run Python code there, as `python -c` would had it imported everything; its exit code and what it printed."""
-    log = folder / "printed.txt"
-    log.write_bytes(b"")
-    process = _server().Process(target=_execute, args=(code, str(folder), str(log)), daemon=True)
-    process.start()
-    process.join(240)
-    return process.exitcode, log.read_text()
+def run_code(code: str, folder: Path, ranks: int = 1, seconds: float = 240) -> list[str]:
+    """Run Python code in the folder, as `python -c` would had it imported everything; what each rank printed, to
+    standard error too."""
+    logs = [folder / f"printed-{rank}.txt" for rank in range(ranks)]
+    started = []
+    for log, environment in zip(logs, _environments(ranks), strict=True):
+        log.write_bytes(b"")
+        process = _server().Process(target=_execute, args=(code, str(folder), environment, str(log)), daemon=True)
+        process.start()
+        started.append(process)
+    for process in started:
+        process.join(seconds)
+    printed = [log.read_text() for log in logs]
+    assert [process.exitcode for process in started] == [0] * ranks, printed
+    return printed
 
 
-def _execute(code: str, folder: str, log: str) -> None:
+def _execute(code: str, folder: str, environment: Mapping[str, str], log: str) -> None:
+    os.environ.update(environment)
     os.chdir(folder)
+    _print_to(log)
+    exec(code, {"__name__": "__main__"})
+
+
+def _print_to(log: str) -> None:
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    exec(code, {"__name__": "__main__"})
+
+
+def _environments(ranks: int) -> list[dict[str, str]]:
+    """What each of several ranks must know to find the others."""
+    if ranks == 1:
+        return [{}]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    shared |= {"GLOO_SOCKET_IFNAME": "lo", "LOCAL_WORLD_SIZE": str(ranks)}
+    return [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 
 
 def _server() -> multiprocessing.context.BaseContext:
@@ -181,9 +197,7 @@ def _live(argv: list[str], environment: Mapping[str, str], log: str, before: Cal
     # A rank may start workers of its own, and in the way that a process of the command line does.
     multiprocessing.set_start_method("fork", force=True)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-    output = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    _print_to(log)
     from bertkit.cli import main
 
     if before is not None:
