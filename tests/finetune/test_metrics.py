@@ -1,6 +1,7 @@
 """Scores equal seqeval's on random tags in both readings, and hand-computed numbers elsewhere."""
 
 import warnings
+from importlib import import_module
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,6 @@ from bertkit.finetune.metrics import (
     worst_sentences,
 )
 
-seqeval = pytest.importorskip("seqeval.metrics")
-from seqeval.scheme import IOB2, IOBES  # noqa: E402
-
 
 def sequences(prefixes: str):
     kinds = ("PER", "LOC", "creative-work")
@@ -28,9 +26,11 @@ def sequences(prefixes: str):
     return st.lists(sentence, min_size=1, max_size=5)
 
 
-def assert_equal_to_seqeval(pairs, strict, **options):
+def assert_equal_to_seqeval(pairs, scheme=None):
+    seqeval = pytest.importorskip("seqeval.metrics")  # here, because it imports scikit-learn
+    options = {"mode": "strict", "scheme": getattr(import_module("seqeval.scheme"), scheme)} if scheme else {}
     gold, predicted = [list(a) for a, _ in pairs], [list(b) for _, b in pairs]
-    ours = span_scores(gold, predicted, strict=strict)
+    ours = span_scores(gold, predicted, strict=scheme is not None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         args = {"zero_division": 0, **options}
@@ -48,25 +48,25 @@ def assert_equal_to_seqeval(pairs, strict, **options):
 @settings(deadline=None, max_examples=80)
 @given(sequences("BI"))
 def test_the_lenient_reading_is_that_of_conlleval(pairs):
-    assert_equal_to_seqeval(pairs, strict=False)
+    assert_equal_to_seqeval(pairs)
 
 
 @settings(deadline=None, max_examples=80)
 @given(sequences("BIES"))
 def test_the_lenient_reading_of_bioes_is_that_of_conlleval(pairs):
-    assert_equal_to_seqeval(pairs, strict=False)
+    assert_equal_to_seqeval(pairs)
 
 
 @settings(deadline=None, max_examples=80)
 @given(sequences("BI"))
 def test_the_strict_reading_is_that_of_iob2(pairs):
-    assert_equal_to_seqeval(pairs, strict=True, mode="strict", scheme=IOB2)
+    assert_equal_to_seqeval(pairs, scheme="IOB2")
 
 
 @settings(deadline=None, max_examples=80)
 @given(sequences("BIES").filter(lambda pairs: any(tag[0] in "ES" for pair in pairs for tags in pair for tag in tags)))
 def test_the_strict_reading_of_bioes(pairs):
-    assert_equal_to_seqeval(pairs, strict=True, mode="strict", scheme=IOBES)
+    assert_equal_to_seqeval(pairs, scheme="IOBES")
 
 
 def test_the_two_readings_differ_where_a_span_begins_with_inside():
