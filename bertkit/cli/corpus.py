@@ -102,7 +102,7 @@ def _clean_on_engine(arguments: argparse.Namespace, job: "Job") -> dict[str, Any
                 engine,
                 num_parts,
                 part_command(["clean"], arguments, IMPORTED),
-                lambda number: job.is_done(Part(number, num_parts)),
+                lambda: {number for number in range(1, num_parts + 1) if job.is_done(Part(number, num_parts))},
                 job.state / "logs",
                 lambda done, total: update(done, total, f"{done:,} of {total:,} parts"),
             )

@@ -125,7 +125,7 @@ def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config
             arguments.engine,
             arguments.parts,
             command_of,
-            lambda number: paths[number - 1].is_file(),
+            lambda: {number for number, path in enumerate(paths, 1) if path.is_file()},
             folder / "logs",
             tell,
         )

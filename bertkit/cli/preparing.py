@@ -22,6 +22,8 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.stores import folder_or_url
 
 _MUCH_UNKNOWN = 0.01
+_LOOK_SECONDS = 10.0
+"""Between two looks at a store, while an engine makes the parts that shall be there."""
 
 
 def prepare(parser: argparse.ArgumentParser):
@@ -64,11 +66,8 @@ def _prepare(arguments: argparse.Namespace) -> None:
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
     if asks_for_engine(arguments):
-        if not isinstance(arguments.out, Path):
-            where = "a folder that its workers share"
-            raise ValueError(f"--engine writes to {where}, not to {arguments.out}; give each --part a URL")
-        with one_writer(arguments.out):
-            _prepare_on_engine(arguments, corpus, config)
+        with _made_here(arguments.out) as scratch:
+            _prepare_on_engine(arguments, corpus, config, scratch)
         return
     part = Part.parse(arguments.part) if arguments.part else None
     worked = False
@@ -110,50 +109,52 @@ def _made_here(out: Path | str, part: str | None = None) -> Iterator[Path | None
             durable.remove_folder(folder)
 
 
-def _prepare_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig) -> None:
-    """Let an engine run this verb for each part, and merge the parts."""
-    out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
-
+def _prepare_on_engine(
+    arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig, scratch: Path | None
+) -> None:
+    """Let an engine run this verb for each part, and merge the parts. Of a URL `scratch` holds the logs."""
     from bertkit.engines.parts import run_parts
     from bertkit.terminal import progress_bar
-    from data_pipelines.rows.manifest import MANIFEST
-    from data_pipelines.rows.prepare import check_made_of, merge, note_sources
+    from data_pipelines.rows.publish import begun_parts, check_made_of, is_finished, note_sources_at
     from data_pipelines.text.parts import Part
 
-    def is_done(number: int) -> bool:
-        return (out / Part(number, num_parts).folder / MANIFEST).is_file()
-
-    check_made_of(out, corpus, arguments.tokenizer, config)
-    foreign = [path.name for path in sorted(out.glob("part-*-of-*")) if not path.name.endswith(f"-of-{num_parts:05d}")]
-    if foreign:
-        raise ValueError(f"{out} holds {foreign[0]}, which is none of {num_parts} parts; choose another folder")
-    finished = (out / MANIFEST).is_file()
-    if not finished:
-        note_sources(out, corpus)
+    out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
+    numbers = {Part(number, num_parts).folder: number for number in range(1, num_parts + 1)}
+    check_made_of(out, corpus, arguments.tokenizer, config, num_parts)
+    if not is_finished(out):
+        note_sources_at(out, corpus, scratch)
         with progress_bar(f"preparing on {engine}") as update:
-            tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
-            run_parts(engine, num_parts, part_command(["prepare"], arguments, IMPORTED), is_done, out / "logs", tell)
-        merge(out)
-    _answer_with_shards(arguments.json, out, "the folder is one finished set already" if finished else "", str(out))
+            run_parts(
+                engine,
+                num_parts,
+                part_command(["prepare"], arguments, IMPORTED),
+                lambda: {numbers[name] for name, finished in begun_parts(out).items() if finished},
+                (scratch or out) / "logs",
+                lambda done, total: update(done, total, f"{done:,} of {total:,} parts"),
+                look_every=_LOOK_SECONDS if scratch else 0.0,
+            )
+    _merge_at(out, scratch, arguments.json)
 
 
 def _merge(arguments: argparse.Namespace) -> None:
     refuse_beside_merge(arguments)
-
-    from data_pipelines.rows.manifest import MANIFEST
-    from data_pipelines.rows.prepare import merge
-    from data_pipelines.rows.publish import merge_stored
-
     with _made_here(arguments.merge) as scratch:
-        if scratch:
-            folder, done = merge_stored(arguments.merge, scratch=scratch)
-        else:
-            folder = arguments.merge
-            done = (folder / MANIFEST).exists()
-            if not done:
-                merge(folder)
-        nothing_to_do = "the folder is one finished set already" if done else ""
-        _answer_with_shards(arguments.json, folder, nothing_to_do, str(arguments.merge))
+        _merge_at(arguments.merge, scratch, arguments.json)
+
+
+def _merge_at(out: Path | str, scratch: Path | None, json: str | None) -> None:
+    """Make one set of the parts in a folder, or at a URL by way of `scratch`, and say what it holds."""
+    from data_pipelines.rows.prepare import merge
+    from data_pipelines.rows.publish import is_finished, merge_stored
+
+    if scratch:
+        folder, done = merge_stored(str(out), scratch=scratch)
+    else:
+        folder = Path(out)
+        done = is_finished(folder)
+        if not done:
+            merge(folder)
+    _answer_with_shards(json, folder, "the folder is one finished set already" if done else "", str(out))
 
 
 def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str, written: str) -> None:

@@ -32,6 +32,7 @@ def run(commands: Commands) -> None:
 
 def start(command: list[str], log: Path, folder: Path | str | None = None) -> subprocess.Popen:
     """A part on one core, so that parts side by side do not crowd each other."""
+    log.parent.mkdir(parents=True, exist_ok=True)  # on another machine
     with open(log, "wb") as file:
         return subprocess.Popen(
             command,

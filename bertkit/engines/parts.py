@@ -4,6 +4,7 @@ A part is complete or absent, whoever made it and however often: the engine only
 done is asked of the part itself. Any other engine does the same with `--part K/N` in a loop of its own.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,20 +38,28 @@ def run_parts(
     engine: str,
     num_parts: int,
     command_of: Callable[[int], list[str]],
-    is_done: Callable[[int], bool],
+    find_done: Callable[[], set[int]],
     logs: Path,
     progress: Callable[[int, int], None],
+    look_every: float = 0.0,
 ) -> None:
-    """Make every part that is not done yet. `progress` is told how many of how many parts are done."""
+    """Make every part that is not done yet. `find_done` is asked for the numbers of those that are, while parts run at
+    most once in `look_every` seconds; `progress` is told how many of how many they are."""
     run = ENGINES[engine]
     logs.mkdir(parents=True, exist_ok=True)
-    done: set[int] = set()
+    done, looked = set[int](), 0.0
 
-    def watch() -> None:
-        done.update(part for part in range(1, num_parts + 1) if part not in done and is_done(part))
+    def look() -> None:
+        nonlocal looked
+        looked = time.monotonic()
+        done.update(find_done())
         progress(len(done), num_parts)
 
-    watch()
+    def watch() -> None:
+        if time.monotonic() - looked >= look_every:
+            look()
+
+    look()
     for _ in range(TRIES):
         missing = [part for part in range(1, num_parts + 1) if part not in done]
         if not missing:
@@ -59,7 +68,7 @@ def run_parts(
             run(Commands({part: command_of(part) for part in missing}, logs, watch))
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command keeps the parts that are done, and makes the others") from None
-        watch()
+        look()
     missing = [part for part in range(1, num_parts + 1) if part not in done]
     if missing:
         log = Commands({}, logs, watch).log_of(missing[0])

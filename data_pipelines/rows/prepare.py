@@ -31,7 +31,8 @@ _BATCH_TOKENS = 1 << 14
 _AHEAD_TOKENS = 1 << 19
 """Tokens being encoded at the same time, at most, about: this bounds memory on any number of cores."""
 _ESTIMATE_CHARS = 1 << 16
-_SOURCES = "sources.json"
+SOURCES = "sources.json"
+"""In a folder of parts: the hashes of the corpus's files, taken once for all of them."""
 
 
 class Progress(NamedTuple):
@@ -94,17 +95,6 @@ def prepare(
     return folder
 
 
-def check_made_of(folder: Path, corpus: CorpusConfig, tokenizer_path: Path | str, config: PrepareConfig) -> None:
-    """Refuse a folder whose finished set or parts were made from another corpus, tokenizer or setting. Of parts one is
-    enough: `merge` compares it with the others."""
-    for path in [folder, *sorted(folder.glob("part-*-of-*"))]:
-        if (path / MANIFEST).is_file():
-            found = read_manifest(path)["identity"]
-            wanted = identify(corpus, load_tokenizer(tokenizer_path), config, Part(*found["part"]), found["sources"])
-            refuse_other(wanted, found, path)
-            return
-
-
 def merge(folder: Path | str) -> Path:
     """Make one set of the parts in a folder. Every part must be there, finished, and made from the same."""
     folder = Path(folder)
@@ -140,11 +130,11 @@ def note_sources(folder: Path, corpus: CorpusConfig) -> None:
     since."""
     folder.mkdir(parents=True, exist_ok=True)
     noted = fingerprint_sources(corpus, _noted_sources(folder))
-    durable.replace_file(folder / _SOURCES, durable.json_bytes(noted))
+    durable.replace_file(folder / SOURCES, durable.json_bytes(noted))
 
 
 def _noted_sources(folder: Path) -> list[dict]:
-    path = folder / _SOURCES
+    path = folder / SOURCES
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 

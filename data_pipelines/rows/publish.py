@@ -8,13 +8,20 @@ from pathlib import Path
 from data_pipelines import durable
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import MANIFEST, SPLITS, read_manifest
-from data_pipelines.rows.prepare import Progress, merge, prepare
+from data_pipelines.rows.prepare import SOURCES, Progress, merge, note_sources, prepare
 from data_pipelines.rows.provenance import identify, refuse_other
 from data_pipelines.rows.shards import FILES
 from data_pipelines.rows.stored import fetch_counts, open_stored, read_origin
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.parts import Part
-from data_pipelines.text.transfer import check_writable, is_stored, put_file, put_folder, stored_files
+from data_pipelines.text.transfer import (
+    check_writable,
+    is_stored,
+    put_file,
+    put_folder,
+    read_stored,
+    stored_files,
+)
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
 _SENT = "sent.json"
@@ -33,16 +40,59 @@ def prepare_stored(
 ) -> Path:
     """Prepare a corpus for a URL, resume that, or find it done. Returns a folder in `scratch` that describes the rows;
     whoever calls removes `scratch` when it has served."""
-    url = f"{url.rstrip('/')}/{part.folder}" if part else url.rstrip("/")
+    whole = url.rstrip("/")
+    url = f"{whole}/{part.folder}" if part else whole
     if is_stored(f"{url}/{MANIFEST}"):
         found = read_manifest(url)["identity"]
         wanted = identify(corpus, load_tokenizer(tokenizer_path), config, part or Part(), found["sources"])
         refuse_other(wanted, found, url)
         return _described(url, scratch)
     check_writable(url)
+    if part and is_stored(f"{whole}/{SOURCES}"):
+        (scratch / "made").mkdir(parents=True, exist_ok=True)
+        durable.replace_file(scratch / "made" / SOURCES, read_stored(f"{whole}/{SOURCES}"))
     folder = prepare(corpus, tokenizer_path, config, scratch / "made", part=part, report=report)
     publish(folder, url)
     return folder
+
+
+def begun_parts(out: Path | str) -> dict[str, bool]:
+    """The parts in a folder or at a URL by their names, and whether each is finished."""
+    if isinstance(out, Path):
+        return {path.name: (path / MANIFEST).is_file() for path in sorted(out.glob("part-*-of-*"))}
+    files = stored_files(out)
+    names = sorted({name.partition("/")[0] for name in files if name.startswith("part-")})
+    return {name: f"{name}/{MANIFEST}" in files for name in names}
+
+
+def is_finished(out: Path | str) -> bool:
+    """Whether a folder or a URL holds one set."""
+    return (out / MANIFEST).is_file() if isinstance(out, Path) else is_stored(f"{out}/{MANIFEST}")
+
+
+def check_made_of(
+    out: Path | str, corpus: CorpusConfig, tokenizer_path: Path | str, config: PrepareConfig, num_parts: int
+) -> None:
+    """Refuse a folder or URL whose finished set or parts were made from another corpus, tokenizer or setting, or belong
+    to another number of parts. Of parts one is enough: `merge` compares it with the others."""
+    parts = begun_parts(out)
+    if foreign := [name for name in parts if not name.endswith(f"-of-{num_parts:05d}")]:
+        raise ValueError(f"{out} holds {foreign[0]}, which is none of {num_parts} parts; choose another folder")
+    made = [f"{out}/{name}" for name, finished in parts.items() if finished]
+    for place in [str(out)] if is_finished(out) else made[:1]:
+        found = read_manifest(place)["identity"]
+        wanted = identify(corpus, load_tokenizer(tokenizer_path), config, Part(*found["part"]), found["sources"])
+        refuse_other(wanted, found, place)
+
+
+def note_sources_at(out: Path | str, corpus: CorpusConfig, scratch: Path | None) -> None:
+    """`note_sources` in a folder, or at a URL by way of `scratch`."""
+    if isinstance(out, Path):
+        note_sources(out, corpus)
+        return
+    assert scratch is not None
+    note_sources(scratch, corpus)
+    put_file(scratch / SOURCES, f"{out}/{SOURCES}")
 
 
 def publish(folder: Path, url: str) -> None:

@@ -138,6 +138,23 @@ def test_parts_on_a_store_make_one_set(text, capsys):
     assert json.loads(read_stored(f"{URL}/manifest.json"))["fingerprint"] == read_manifest("parts")["fingerprint"]
 
 
+def test_an_engine_leaves_its_parts_on_a_store(text, capsys):
+    """The text comes from there, too."""
+    command = ["prepare", "--corpus", "s3://bucket/text.txt", *PREPARE, "--engine", "local", "--parts", "2", "--out"]
+    text.faults += ["503", "", "500"]
+    assert main([*command, URL]) == main([*command, "parts"]) == 0
+    assert not text.faults
+    assert read_manifest(URL)["fingerprint"] == read_manifest("parts")["fingerprint"]
+    assert not list(Path("cache/outgoing").iterdir())
+    asked = len(text.asked)
+    capsys.readouterr()
+    assert main([*command, URL]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert not [word for word in text.asked[asked:] if word.startswith("PUT")]
+    assert main([*command, URL, "--seq-len", "8"]) == 2
+    assert "seq_len" in capsys.readouterr().err
+
+
 def test_training_from_a_failing_store_gives_the_bits_of_the_disk(rows, stopped_after, capfd):
     """Of eight shards three fit the folder; each is fetched when its turn comes, and in the second epoch again.
     The run is stopped and resumed."""
