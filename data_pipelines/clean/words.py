@@ -1,4 +1,4 @@
-"""A text as the words that comparisons see: lower case, without punctuation, each ideograph a word of its own."""
+"""A text as the words that comparisons see: without case and punctuation, each ideograph a word of its own."""
 
 # W words of a text
 
@@ -14,7 +14,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def words_of(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return _WORD.findall(text.casefold())
 
 
 def word_hashes(words: list[str]) -> np.ndarray:

@@ -17,6 +17,11 @@ def test_a_planted_sentence_is_found_however_it_is_written():
         assert runs.remove_from(f"before\n{planted}\nafter") == ("before\nafter", [planted])
 
 
+def test_letters_that_change_with_their_case_are_found():
+    sentence = "Die größte Straße Weißenfels führt seit 1906 am Schloß vorbei, und ihr ﬁndiger Wirt heißt Groß."
+    assert ForbiddenRuns([sentence], 13).remove_from(sentence.upper()) == ("", [sentence.upper()])
+
+
 def test_a_run_that_crosses_lines_takes_all_of_them():
     first, second = TEST[:43], TEST[43:]
     assert ForbiddenRuns([TEST], 13).remove_from(f"a\n{first}\n{second}\nb")[0] == "a\nb"
