@@ -43,9 +43,11 @@ class LabeledSection(TaggedConfig):
     """What a word of a tagging sees: its sentence, or as much of its document as a window holds, in training and
     tagging alike. auto: the document, where the training files mark documents (-DOCSTART-, # newdoc, doc_id)."""
 
-    pieces: Literal["first", "all"] = "first"
-    """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
-    are read off the first."""
+    pieces: Literal["auto", "first", "all", "mean"] = "auto"
+    """Which subwords of a word learn its tag and answer for it. first: the first does both. all: all learn (B- then
+    becomes I- from the second on), the first answers. mean: all learn, the mean of their scores answers (plain tags
+    only). auto: mean for plain tags of text without spaces, where the first one does not know where its word ends; else
+    first."""
 
     segmenter: str = ""
     """What splits raw text of a script without spaces into words for the tagger: jieba (Chinese, extra zh). Default: a
@@ -119,6 +121,10 @@ class TuneSection:
 
     adapt_minutes: NotNegative = 0.0
     """The same as a number of minutes. 0: none."""
+
+    token_dropout: Annotated[float, Range("[0, 1)")] = 0.0
+    """Share of the subwords that training hides behind the mask token, others at every step: what stands around a word
+    must then tell its label, too. Not for tasks that write."""
 
     class_weights: Literal["none", "balanced"] = "none"
     """balanced gives rare labels more weight in the loss, by the square root of how rare they are."""

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from bertkit.finetune.windows import MAX_TOKENS, Row, by_length
 from data_pipelines.masks.batch import PackedBatch
-from data_pipelines.masks.keyed import fold_each
+from data_pipelines.masks.keyed import fold_each, threshold, token_bits
 from data_pipelines.masks.plan import Plan, share_of_rank
+from data_pipelines.vocab.tokenizer import SpecialIds
 
 
 def collate(rows: Sequence[Row]) -> PackedBatch:
@@ -66,6 +67,22 @@ def training_batches(
         places = drawn._replace(row_ids=order, epochs=drawn.epochs[order])
         shares = [[read[i] for i in share_of_rank(places, each, ranks).row_ids.tolist()] for each in range(ranks)]
         yield step, [_pinned(collate(part)) for part in micro_batches(shares, rank, micro_batch)]
+
+
+def hiding_tokens(draw: Callable[[Row, int], Row], share: float, special: SpecialIds) -> Callable[[Row, int], Row]:
+    """Draws rows as `draw` does, with a share of their tokens behind the mask token; special ones stay."""
+    if special.mask_id is None:
+        raise ValueError(f"train.token_dropout={share} hides tokens behind a mask token, but the tokenizer has none")
+    mask_id, never = special.mask_id, np.array(sorted(special.special_ids))
+
+    def drawn(row: Row, key: int) -> Row:
+        row = draw(row, key)
+        # A key of its own, so that what is hidden does not depend on what `draw` drew.
+        bits_L = token_bits(fold_each(key, 0), np.array([0, len(row.ids_L)]))
+        hidden_L = (bits_L < threshold(share)) & ~np.isin(row.ids_L, never)
+        return row._replace(ids_L=np.where(hidden_L, mask_id, row.ids_L))
+
+    return drawn
 
 
 def micro_batches(shares: Sequence[Sequence[Row]], rank: int, most: int) -> list[Sequence[Row]]:

@@ -26,6 +26,8 @@ def check_finetune(recipe: FinetuneRecipe) -> None:
     check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):
         check_source(source)
+    if recipe.train.token_dropout and TASKS[recipe.task].head == "masked-lm":
+        raise ValueError(f"train.token_dropout hides what task={recipe.task} must copy; it is for tasks with labels")
     if recipe.train.adapts and not recipe.model.init:
         raise ValueError("train.adapt_steps and train.adapt_minutes adapt an encoder; name it in model.init")
     if recipe.train.adapts and num_launched() > 1:

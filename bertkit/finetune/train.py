@@ -16,7 +16,7 @@ from accelerate import Accelerator
 
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.events import event, events_about
-from bertkit.finetune.batches import training_batches
+from bertkit.finetune.batches import hiding_tokens, training_batches
 from bertkit.finetune.checks import check_finetune
 from bertkit.finetune.evaluation import evaluate
 from bertkit.finetune.labeled import Labeled
@@ -144,7 +144,10 @@ def train_model(
     remaining = range(state.step, state.step if out_of_patience() else steps.total)
     share = (accelerator.process_index, accelerator.num_processes)
     plan = Plan(len(rows), steps.batch, seed)
-    batches_of_steps = training_batches(rows, plan, remaining, share, recipe.train.micro_batch, data.task.drawn)
+    draw = data.task.drawn
+    if recipe.train.token_dropout:
+        draw = hiding_tokens(draw, recipe.train.token_dropout, data.start.tokenizer.special)
+    batches_of_steps = training_batches(rows, plan, remaining, share, recipe.train.micro_batch, draw)
     rules = StepRules(total_steps=steps.total, seed=seed, optim=recipe.optim, train=recipe.train)
     eval_every = max(1, math.ceil(len(rows) / steps.batch) // recipe.eval.per_epoch)
     deciding = data.task.deciding(data.labeled)

@@ -247,8 +247,10 @@ def test_a_card_has_the_scores_of_both_parts_in_the_columns_of_its_task(home):
 @pytest.mark.parametrize("task", ["pos", "chunking"])
 def test_plain_tags_and_named_columns(home, tmp_path, task, capsys):
     column = "data.tag_column=pos" if task == "pos" else "data.tag_column=chunk"
+    dev = (home / "dev.conll").read_text()
+    (tmp_path / "dev.conll").write_text(f"{dev}\n{dev.strip().splitlines()[0].replace(dev.split()[0], 'zyzzyva', 1)}\n")
     changes = [*arguments(home, tmp_path / "run")[1:], "data.columns=[word,pos,chunk]", column, "train.epochs=1"]
-    assert finetune(read_finetune_recipe(task, changes)) == 0
+    assert finetune(read_finetune_recipe(task, [*changes, f"data.dev={tmp_path / 'dev.conll'}"])) == 0
     said = capsys.readouterr()
     assert ("tags: plain" in said.err) == (task == "pos")
     assert ("macro-F1" in said.out) == (task == "pos")
@@ -436,6 +438,8 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_told_before_any_label_is_re
         (["data.scheme=iob2", "data.tag_column=2"], "iob2"),
         (["train.adapt_steps=2", "train.adapt_minutes=1"], "adapt_minutes"),
         (["train.adapt_steps=2", "model.init="], "model.init"),
+        (["train.token_dropout=1"], "train.token_dropout … [0, 1)"),
+        (["train.token_dropout=0.1", "task=rewrite"], "train.token_dropout … rewrite"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_two(home, tmp_path, changes, complaint, capsys):

@@ -1,12 +1,14 @@
 """Every word is asked about exactly once, where it has most context, however long the sentence and odd the word."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from grammar import write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.finetune.batches import collate
+from bertkit.finetune.batches import collate, hiding_tokens
 from bertkit.finetune.windows import (
     Encoded,
     Row,
@@ -20,7 +22,7 @@ from bertkit.finetune.windows import (
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
-from data_pipelines.vocab.tokenizer import train_tokenizer
+from data_pipelines.vocab.tokenizer import SpecialIds, train_tokenizer
 
 
 def form(max_length: int, **changes) -> RowForm:
@@ -136,6 +138,23 @@ def test_batches_hold_every_row_once_and_equal_lengths_side_by_side():
     batch = collate([rows[i] for i in chosen[0]])
     assert batch.input_ids[batch.cu_seqlens[:-1].long()].tolist() == [101] * len(chosen[0])
     assert (batch.target_index.diff() > 0).all()
+
+
+def test_hidden_tokens_depend_on_the_key_alone_and_are_never_special():
+    special = SpecialIds(pad_id=0, unk_id=1, cls_id=2, sep_id=3, mask_id=4, special_ids=frozenset(range(5)))
+    ids_L = np.concatenate([[2], np.arange(10, 4010), [3]])
+    row = Row(ids_L, np.arange(1, 4001), np.arange(4000), 0)
+    draw = hiding_tokens(lambda row, key: row, 0.25, special)
+    once, again, other = draw(row, 7).ids_L, draw(row, 7).ids_L, draw(row, 8).ids_L
+    assert (once == again).all()
+    hidden, hidden_otherwise = once != ids_L, other != ids_L
+    assert (once[hidden] == 4).all()
+    assert not hidden[[0, -1]].any()
+    assert hidden.mean() == pytest.approx(0.25, abs=0.03)
+    assert (hidden & hidden_otherwise).mean() == pytest.approx(0.0625, abs=0.02)
+    assert (row.ids_L == ids_L).all()
+    with pytest.raises(ValueError, match=r"train\.token_dropout"):
+        hiding_tokens(lambda row, key: row, 0.25, replace(special, mask_id=None))
 
 
 def test_a_batch_tells_the_two_texts_of_its_rows_apart():
