@@ -39,10 +39,12 @@ test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compar
 test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs, and a model for this machine
 	$(BIN)/python -m pytest -m plans
 
-test-others: $(READY) ## Open exported folders with transformers.js and optimum, which it installs
+test-others: $(READY) ## Open exported folders with transformers.js, optimum and an old onnxruntime, which it installs
 	npm install --silent --ignore-scripts --prefix $(OTHERS) @huggingface/transformers
 	$(PYTHON) -m venv $(OTHERS)/optimum
 	$(OTHERS)/optimum/bin/python -m pip install --quiet --disable-pip-version-check 'optimum-onnx[onnxruntime]'
+	$(PYTHON) -m venv $(OTHERS)/oldest
+	$(OTHERS)/oldest/bin/python -m pip install --quiet --disable-pip-version-check 'onnxruntime==1.17.*' 'numpy<2'
 	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest -o timeout=3600 tests/ship/test_opened_by_others.py
 
 test-ray: $(READY) ## Make rows and clean text on three Ray nodes, of which one and some workers are killed; installs Ray

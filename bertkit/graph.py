@@ -69,8 +69,9 @@ class Graph:
         return product if layer.bias is None else self("Add", product, self.weight(layer.bias))
 
     def norm(self, layer: nn.LayerNorm, values: str) -> str:
-        weights = [self.weight(weight) for weight in (layer.weight, layer.bias) if weight is not None]
-        return self("LayerNormalization", values, *weights, axis=-1, epsilon=layer.eps)
+        # Without a bias, onnxruntime before 1.19 ends the process when it looks for layers to fuse.
+        bias = np.zeros(layer.weight.shape) if layer.bias is None else self.weight(layer.bias)
+        return self("LayerNormalization", values, self.weight(layer.weight), bias, axis=-1, epsilon=layer.eps)
 
     def activation(self, name: str, values: str) -> str:
         if name == "silu":

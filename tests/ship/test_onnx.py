@@ -104,6 +104,15 @@ def test_the_opset_is_one_that_older_runtimes_read():
     assert file.ir_version <= 9
 
 
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_every_norm_has_a_bias_as_older_runtimes_expect(model_type):
+    """Where one had none, onnxruntime 1.17 and 1.18 ended the process."""
+    graph, _ = graph_of(model_of(config_of(model_type), "masked-lm"))
+    norms = [node for node in graph.nodes if node.op == "LayerNormalization"]
+    assert len(norms) > 3
+    assert all(len(node.inputs) == 3 and node.inputs[2] in graph.weights for node in norms)
+
+
 @pytest.fixture
 def masked_lm(tmp_path):
     text = tmp_path / "text.txt"

@@ -1,4 +1,5 @@
-"""transformers.js and optimum open an exported folder as it is and give the answers of the weights it was made from."""
+"""transformers.js and optimum open an exported folder as it is and give the answers of the weights it was made
+from; an old onnxruntime computes its graphs."""
 
 import json
 import os
@@ -10,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from shipped import config_of, generated_sentences, save_tagger
+from parity import ragged_batch
+from shipped import config_of, generated_sentences, model_of, save_tagger
 from small_model import save_small_model
 
 import bertkit
 from bertkit.hf.folder import FULL, QUANTIZED
 from bertkit.hf.model_types import MODEL_TYPES
+from bertkit.model.heads import HEADS
 from bertkit.ship.export import export_onnx
 from bertkit.ship.int8 import quantized
 from bertkit.ship.onnx_file import graph_of, onnx_bytes
@@ -80,6 +83,28 @@ def test_transformers_js_gives_the_same_answers(folders, tmp_path):
 def test_optimum_gives_the_same_answers(folders, tmp_path):
     python = _installed("optimum/bin/python") / "optimum/bin/python"
     _compare([python, SUPPORT / "optimum_answers.py"], folders, tmp_path)
+
+
+def test_the_oldest_onnxruntime_that_is_allowed_computes_every_graph(tmp_path):
+    python = _installed("oldest/bin/python") / "oldest/bin/python"
+    ids, mask = ragged_batch(200, 1, [20, 3, 1, 13])
+    given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    np.savez(tmp_path / "given.npz", **given)
+    models = {f"{name} {kind}": model_of(config_of(name), kind) for name in MODEL_TYPES for kind in ["bare", *HEADS]}
+    for name, model in models.items():
+        graph = graph_of(model)
+        (tmp_path / f"{name}.onnx").write_bytes(onnx_bytes(*graph, model))
+        (tmp_path / f"{name} int8.onnx").write_bytes(onnx_bytes(*quantized(*graph), model))
+    done = subprocess.run([python, SUPPORT / "onnxruntime_answers.py", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name, model in models.items():
+        with torch.inference_mode():
+            expected = model(ids, mask).numpy()
+        found, int8 = (np.load(tmp_path / f"{name}{kind}.npy") for kind in ("", " int8"))
+        if expected.ndim == 3:
+            found, int8, expected = (values[mask == 1] for values in (found, int8, expected))
+        assert np.abs(found - expected).max() < 1e-4, name
+        assert np.abs(int8 - expected).max() < 0.05 * np.abs(expected).max(), name
 
 
 def _installed(name):
