@@ -36,8 +36,9 @@ def check_recipe(folder: Path, recipe: Any) -> None:
         raise ValueError(
             f"{folder / RECIPE} is not of a run, and a run would write its own there; choose another run.dir"
         )
-    # A start that failed, say for an unknown name of the hub, leaves a recipe and an empty folder of checkpoints.
-    begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("*"))
+    # A start that failed, say for an unknown name of the hub, leaves a recipe and an empty folder of checkpoints. So
+    # does the first rank before a later one comes here; whether they have the same recipe is asked when they connect.
+    begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("[!.]*"))
     if not found or (RECIPE in found and not begun):
         return
     if RECIPE not in found or not is_run:

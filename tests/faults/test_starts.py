@@ -13,6 +13,8 @@ from runs import EVERY, STEPS, final_state, kill_before_step, run_code, start
 from telling import tells
 
 from bertkit.cli import main
+from bertkit.config.recipe import read_recipe
+from bertkit.run.folder import check_recipe, write_recipe
 
 DIFFERENT = {
     "optim.lr": "0.004",
@@ -73,6 +75,21 @@ def test_ranks_with_other_data_or_code_are_refused(home, tmp_path, tried, what):
     run = start(home.argv(tmp_path / "run"), ranks=2, last=last, before=before, log=tmp_path / "log")
     assert run.wait() == [2, 2], run.said()
     assert run.said().count(f"{what} is ") == 2
+    tried()
+
+
+def test_a_rank_that_comes_late_takes_the_start_of_the_first_for_no_other_run(home, tmp_path, tried):
+    """Row 28: at the meeting both are told. The first rank tries whether checkpoints can be written."""
+    _, name, *changes = home.argv(tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    for path in (checkpoints / ".writable", checkpoints / "..writable.tmp", tmp_path / "run" / ".lock"):
+        path.touch()
+    write_recipe(tmp_path / "run", read_recipe(name, changes))
+    check_recipe(tmp_path / "run", read_recipe(name, [*changes, "optim.lr=0.004"]))
+    (checkpoints / "step-00000005").mkdir()
+    with pytest.raises(ValueError, match="another recipe"):
+        check_recipe(tmp_path / "run", read_recipe(name, [*changes, "optim.lr=0.004"]))
     tried()
 
 
