@@ -116,13 +116,19 @@ def make_plan(job: Job, gpu_name: str, gpu: Gpu, num_gpus: int, launch_file: Pat
         gpu_hours=None if hours is None else hours * num_gpus,
         cost=None if hours is None else hours * num_gpus * gpu.price,
         advice=[],
-        assumptions=assumptions(gpu, train.compile) | _objective(train.objective),
+        assumptions=assumptions(gpu, train.compile) | _left_out(train),
     )
     return replace(plan, advice=_advice(plan, job, setting, room, step, gpu))
 
 
-def _objective(name: str) -> dict[str, str]:
-    return {} if name == "masked-lm" else {"train.objective": f"masked-lm, though {name} is asked for"}
+def _left_out(train: TrainConfig) -> dict[str, str]:
+    """What the recipe asks for and the plan does not follow."""
+    told = {}
+    if train.objective != "masked-lm":
+        told["train.objective"] = f"masked-lm, though {train.objective} is asked for"
+    if train.first_batch not in (None, train.global_batch):
+        told["train.first_batch"] = f"every step has {train.global_batch} rows, though the first have fewer"
+    return told
 
 
 def _shape(job: Job, num_rows: int) -> Shape:

@@ -52,10 +52,18 @@ def _speed(plan: Plan) -> list[str]:
     if plan.hours is not None and plan.gpu_hours is not None and plan.cost is not None:
         slower = best / likely(best)
         lines.append(
-            f"{plan.hours:,.1f} hours at best; likely {plan.hours * slower:,.1f}, "
-            f"{plan.gpu_hours * slower:,.0f} GPU-hours, ${plan.cost * slower:,.0f}"
+            f"{_duration(plan.hours)} at best; likely {_duration(plan.hours * slower)}, "
+            f"{_amount(plan.gpu_hours * slower)} GPU-hours, ${_amount(plan.cost * slower)}"
         )
     return lines
+
+
+def _duration(hours: float) -> str:
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.0f} minutes"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
 def _assumed(plan: Plan) -> list[str]:

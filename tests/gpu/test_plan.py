@@ -151,7 +151,11 @@ def test_memory_is_counted_once_and_given_back():
 
 
 def test_lines_for_people_name_every_number(tmp_path):
-    plan = make_plan(read_job("bert-base", SMALL), "L4", GPUS["L4"], 1, None)
+    asked = ["train.first_batch=16", "train.objective=diffusion", "train.tokens=20_000_000"]
+    plan = make_plan(read_job("bert-base", [*SMALL, *asked]), "L4", GPUS["L4"], 1, None)
+    assert {change.partition("=")[0] for change in asked[:2]} <= plan.assumptions.keys(), (
+        "what it does not follow, it says"
+    )
     text = "\n".join(plan_lines(plan))
     for words in (
         "bert-base on 1 × L4",
@@ -162,3 +166,4 @@ def test_lines_for_people_name_every_number(tmp_path):
         "share of bandwidth",
     ):
         assert words in text
+    assert f"{plan.hours * 60:.0f} minutes at best" in text, "a short run is not told in hours"
