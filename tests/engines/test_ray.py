@@ -6,6 +6,7 @@ The nodes are simulated on this machine by Ray's own tools. Without Ray (`pip in
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -83,6 +84,15 @@ def test_workers_and_a_node_killed_at_random_change_nothing(home, expected, node
         done.set()
         striker.join()
     assert len(killed) == 4
+
+
+def test_an_address_where_nobody_answers_is_told_at_once(home, tmp_path, monkeypatch, capsys):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and nobody listens
+        monkeypatch.setenv("RAY_ADDRESS", f"ray://127.0.0.1:{free.getsockname()[1]}")
+        arguments = ["--out", str(tmp_path / "rows"), "--engine", "ray", "--parts", "2"]
+        assert main(["prepare", *home[1], *arguments]) == 2
+    assert "RAY_ADDRESS=ray://127.0.0.1" in capsys.readouterr().err
 
 
 def workers() -> list[int]:
