@@ -17,7 +17,7 @@ WAITS = (0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try."""
 BUCKETS = ("s3", "s3a", "gs", "gcs")
 """Stores without folders, on which what must be there before a file is a bucket of somebody's."""
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "hdfs": "hdfs"}
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
 """The extra of bertkit that brings a store's driver."""
 _VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
 """What stores call that which changes with a file; the first one that is there counts."""

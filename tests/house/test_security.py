@@ -88,10 +88,12 @@ def test_yaml_is_read_by_safe_loaders_only():
 
 
 def test_the_network_is_named_in_few_places_and_nothing_listens():
-    """Sockets are used to look whether the hub is there, to name this machine in a lock, and for ranks to meet."""
+    """Sockets are used to look whether the hub or a Ray cluster is there, to name this machine in a lock, and for ranks
+    to meet."""
     network = {"socket", "urllib", "urllib.request", "http", "http.client", "requests", "httpx", "huggingface_hub"}
     allowed = {
         "data_pipelines/text/hub.py",
+        "bertkit/engines/ray.py",
         "bertkit/hf/folder.py",
         "bertkit/run/lock.py",
         "bertkit/run/heartbeat.py",
