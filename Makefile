@@ -11,7 +11,7 @@ OTHERS := $(VENV)/others
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-ray fuzz soak clean
+.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-ray fuzz soak store-stall clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -56,6 +56,9 @@ fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers fe
 
 soak: $(READY)  ## Pretrain for MINUTES (60) with random kills, signals, damage and numbers of processes
 	PYTHONPATH=.:tests/support $(BIN)/python tests/support/soak.py --minutes $(MINUTES)
+
+store-stall: $(READY) ## Measure how long steps wait for rows on a store that gives 20 MB/s
+	PYTHONPATH=.:tests/support $(BIN)/python tests/support/store_stall.py
 
 clean:          ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info

@@ -1,0 +1,88 @@
+"""Measures how long steps wait for rows that lie on a store: `make store-stall`.
+
+The store is the S3 server of the tests, which gives so many MB/s. Steps read their rows and then take as long as
+machines would that use so many MB/s of rows. Of about thirteen shards five are kept here, so most are fetched in every
+epoch.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from s3_server import S3Server, s3_server
+
+from bertkit.bench.generated import generated_documents
+from data_pipelines.masks.ahead import ShardsAhead
+from data_pipelines.masks.plan import Plan
+from data_pipelines.masks.shard_order import ShardOrder
+from data_pipelines.rows.config import PrepareConfig
+from data_pipelines.rows.publish import prepare_stored
+from data_pipelines.rows.shards import Rows, open_rows
+from data_pipelines.rows.stored import open_stored
+from data_pipelines.text.config import CorpusConfig
+from data_pipelines.vocab.config import TokenizerConfig
+from data_pipelines.vocab.tokenizer import train_tokenizer
+
+URL = "s3://bucket/rows"
+MIXED, KEPT, ROWS_OF_STEP = 2, 5, 256
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", type=float, default=20.0, help="MB/s that the store gives")
+    parser.add_argument("--use", type=float, nargs="+", default=[6.0, 12.0], help="MB/s that the steps use")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each is measured")
+    parser.add_argument("--chars", type=int, default=40_000_000, help="characters of text that are prepared")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, s3_server() as server:
+        os.environ.update(server.environment)
+        folder = Path(name)
+        max_bytes = _prepare(folder, arguments.chars)
+        for use in arguments.use:
+            open_stored(URL, folder / f"cache-{use:g}", max_bytes)
+            _measure(open_rows(folder / f"cache-{use:g}"), server, arguments.store, use, arguments.seconds)
+
+
+def _prepare(folder: Path, num_chars: int) -> int:
+    """Put rows on the store, in about thirteen shards. Returns the bytes of those that are kept."""
+    text = folder / "text.txt"
+    text.write_text("\n\n".join(generated_documents(num_chars)), encoding="utf-8")
+    corpus = CorpusConfig(corpus=[str(text)])
+    train_tokenizer(corpus, TokenizerConfig(vocab_size=8192), folder / "tokenizer")
+    config = PrepareConfig(seq_len=128, shard_tokens=num_chars // 50)
+    prepare_stored(corpus, folder / "tokenizer", config, URL, scratch=folder / "scratch")
+    return KEPT * max(open_rows(folder / "scratch" / "made").bytes_of_shards)
+
+
+def _measure(rows: Rows, server: S3Server, store: float, use: float, seconds: float) -> None:
+    server.bytes_per_second, before = store * 1e6, sum(map(_is_shard, server.asked))
+    step_seconds = ROWS_OF_STEP / len(rows) * sum(rows.bytes_of_shards) / (use * 1e6)
+    plan = Plan(len(rows), ROWS_OF_STEP, seed=0, order=ShardOrder(rows.rows_of_shards, MIXED, seed=0))
+    steps, waits = range(max(2, int(seconds / step_seconds))), []
+    start = time.perf_counter()
+    with ShardsAhead(rows, plan, steps) as shards:
+        for step in steps:
+            begin = time.perf_counter()
+            shards.wait_for(step)
+            waits.append(time.perf_counter() - begin)
+            rows.gather(plan.rows_of_step(step).row_ids)
+            time.sleep(max(0.0, step_seconds - (time.perf_counter() - begin - waits[-1])))
+            shards.done(step)
+    total, fetched = time.perf_counter() - start, sum(map(_is_shard, server.asked)) - before
+    server.bytes_per_second = float("inf")
+    print(
+        f"store {store:g} MB/s, steps {use:g} MB/s: {len(steps):,} steps in {total:.1f} s, "
+        f"{fetched} fetches of {len(rows.rows_of_shards)} shards of {max(rows.bytes_of_shards) / 1e6:.1f} MB; "
+        f"the first waited {waits[0]:.2f} s, the others {sum(waits[1:]) / (total - waits[0]):.2%} of the time",
+        flush=True,
+    )
+
+
+def _is_shard(asked: str) -> bool:
+    return asked.startswith("GET rows/train") and asked.endswith(".tokens")
+
+
+if __name__ == "__main__":
+    main()
