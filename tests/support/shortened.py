@@ -63,6 +63,7 @@ def warm_up() -> None:
             "bertkit.finetune.predict.files",
         ),
         *("bertkit.report.training_report", "bertkit.report.attention_page", "data_pipelines.rows.prepare"),
+        "torch._dynamo",  # torch imports it with the first operator of ours
     ):
         import_module(module)
 
