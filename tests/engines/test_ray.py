@@ -27,6 +27,7 @@ def nodes(monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else whatever runs beside this test is served first
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 << 20})
     others = [cluster.add_node(num_cpus=1, object_store_memory=80 << 20) for _ in range(2)]
