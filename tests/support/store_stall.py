@@ -1,12 +1,12 @@
 """Measures how long steps wait for rows that lie on a store: `make store-stall`.
 
 The store is the S3 server of the tests, which gives so many MB/s. Steps read their rows and then take as long as
-machines would that use so many MB/s of rows. Of about thirteen shards five are kept here, so most are fetched in every
-epoch.
+machines would that use so many MB/s of rows. Of twelve shards five are kept here, so most are fetched in every epoch.
 """
 
 import argparse
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -18,15 +18,17 @@ from data_pipelines.masks.ahead import ShardsAhead
 from data_pipelines.masks.plan import Plan
 from data_pipelines.masks.shard_order import ShardOrder
 from data_pipelines.rows.config import PrepareConfig
-from data_pipelines.rows.publish import prepare_stored
-from data_pipelines.rows.shards import Rows, open_rows
-from data_pipelines.rows.stored import open_stored
+from data_pipelines.rows.manifest import MANIFEST, manifest_bytes, read_manifest
+from data_pipelines.rows.prepare import prepare
+from data_pipelines.rows.publish import publish
+from data_pipelines.rows.shards import FILES, Rows, open_rows
+from data_pipelines.rows.stored import open_stored, shard_bytes
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 URL = "s3://bucket/rows"
-MIXED, KEPT, ROWS_OF_STEP = 2, 5, 256
+SHARDS, MIXED, KEPT, ROWS_OF_STEP = 12, 2, 5, 256
 
 
 def main() -> None:
@@ -34,7 +36,7 @@ def main() -> None:
     parser.add_argument("--store", type=float, default=20.0, help="MB/s that the store gives")
     parser.add_argument("--use", type=float, nargs="+", default=[6.0, 12.0], help="MB/s that the steps use")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each is measured")
-    parser.add_argument("--chars", type=int, default=40_000_000, help="characters of text that are prepared")
+    parser.add_argument("--chars", type=int, default=8_000_000, help="characters of text in a shard")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, s3_server() as server:
         os.environ.update(server.environment)
@@ -46,14 +48,21 @@ def main() -> None:
 
 
 def _prepare(folder: Path, num_chars: int) -> int:
-    """Put rows on the store, in about thirteen shards. Returns the bytes of those that are kept."""
+    """Put shards on the store, all with the same rows. Returns the bytes of those that are kept here."""
     text = folder / "text.txt"
     text.write_text("\n\n".join(generated_documents(num_chars)), encoding="utf-8")
     corpus = CorpusConfig(corpus=[str(text)])
     train_tokenizer(corpus, TokenizerConfig(vocab_size=8192), folder / "tokenizer")
-    config = PrepareConfig(seq_len=128, shard_tokens=num_chars // 50)
-    prepare_stored(corpus, folder / "tokenizer", config, URL, scratch=folder / "scratch")
-    return KEPT * max(open_rows(folder / "scratch" / "made").bytes_of_shards)
+    rows = prepare(corpus, folder / "tokenizer", PrepareConfig(seq_len=128), folder / "rows")
+    manifest = {key: value for key, value in read_manifest(rows).items() if key not in ("fingerprint", "sha256")}
+    (entry,) = manifest["shards"]["train"]
+    manifest["shards"]["train"] = [entry | {"name": f"train-{number:05d}"} for number in range(SHARDS)]
+    for copy in manifest["shards"]["train"][1:]:
+        for kind in FILES:
+            shutil.copy(rows / f"{entry['name']}.{kind}", rows / f"{copy['name']}.{kind}")
+    (rows / MANIFEST).write_bytes(manifest_bytes(manifest))
+    publish(rows, URL)
+    return KEPT * shard_bytes(entry)
 
 
 def _measure(rows: Rows, server: S3Server, store: float, use: float, seconds: float) -> None:
