@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 from functorch.compile import nop
-from gpu_step import DDP, FSDP, ONE, check, needs_fake_cuda, outline, recipe_of, step_of
+from gpu_step import DDP, FSDP, ONE, check, needs_fake_cuda, outline, recipe_of, shipped_step, step_of
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 
@@ -53,7 +53,7 @@ def test_a_compiled_step_keeps_the_laws_without_a_break(name, setting, num_graph
     assert not counters["graph_break"]
     assert counters["stats"]["unique_graphs"] == num_graphs
     check(compiled, setting, len(model.encoder.layers))
-    eager = step_of(recipe, setting)
+    eager = shipped_step(name, setting)
     work = [sum(kernel.num_operations for kernel in step.micro_batch) for step in (compiled, eager)]
     assert work[0] == work[1], "what the plan counts in eager mode is what a compiled step computes"
 

@@ -17,6 +17,7 @@ from gpu_step import (
     needs_fake_cuda,
     outline,
     recipe_of,
+    shipped_step,
     step_of,
 )
 
@@ -34,9 +35,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "setting"), CASES)
 def test_a_step_waits_once_and_multiplies_in_half_precision(name, setting):
-    recipe = recipe_of(name)
-    model = outline(recipe)
-    check(step_of(recipe, SETTINGS[setting], model), SETTINGS[setting], len(model.encoder.layers))
+    check(shipped_step(name, SETTINGS[setting]), SETTINGS[setting], len(outline(recipe_of(name)).encoder.layers))
 
 
 @pytest.mark.parametrize("setting", ["one", "fsdp"])
@@ -44,7 +43,7 @@ def test_a_step_waits_once_and_multiplies_in_half_precision(name, setting):
 def test_recomputing_layers_saves_memory_and_nothing_else_changes(name, setting):
     recipe = recipe_of(name)
     model = outline(recipe)
-    kept = step_of(recipe, SETTINGS[setting])
+    kept = shipped_step(name, SETTINGS[setting])
     model.encoder.gradient_checkpointing = True
     recomputed = step_of(recipe, SETTINGS[setting], model)
     check(recomputed, SETTINGS[setting], len(model.encoder.layers))

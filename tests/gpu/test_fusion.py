@@ -1,7 +1,7 @@
 """What torch.compile joins, by the plan's rule, on kernels made by hand."""
 
 import pytest
-from gpu_step import ONE, needs_fake_cuda, recipe_of, step_of
+from gpu_step import ONE, needs_fake_cuda, shipped_step
 
 from bertkit.plan.fusion import fused
 from bertkit.plan.watch import Access, Kernel
@@ -61,7 +61,7 @@ def test_what_is_changed_in_place_is_joined_where_it_was_made():
 
 @needs_fake_cuda
 def test_work_stays_and_traffic_shrinks():
-    kernels = step_of(recipe_of("modernbert-base"), ONE).micro_batch
+    kernels = shipped_step("modernbert-base", ONE).micro_batch
     joined = fused(kernels)
     for part in (kernels, joined):
         assert sum(kernel.num_operations for kernel in part) == sum(kernel.num_operations for kernel in kernels)

@@ -1,5 +1,6 @@
 """Steps of shipped recipes on fake CUDA, and what must hold of each."""
 
+import functools
 from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
@@ -41,6 +42,12 @@ def outline(recipe: Job, **changes) -> MaskedLM:
 def step_of(recipe: Job, setting: Setting, model: nn.Module | None = None) -> Rehearsal:
     shape = even_shape(recipe.seq_len, recipe.train.micro_batch, recipe.mask_rate)
     return rehearse(outline(recipe) if model is None else model, recipe.optim, shape, setting)
+
+
+@functools.cache
+def shipped_step(name: str, setting: Setting) -> Rehearsal:
+    """The step of a recipe as it is, for all tests that look at it."""
+    return step_of(recipe_of(name), setting)
 
 
 def check(step: Rehearsal, setting: Setting, num_layers: int | None = None) -> None:
