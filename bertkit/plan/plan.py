@@ -62,6 +62,8 @@ class Plan:
     """By kind of work; host where it keeps the GPU waiting."""
     tokens_per_second: float
     """Of all GPUs, at best."""
+    minutes: float | None
+    """Of training, where the recipe asks for a time and not for tokens or steps."""
     hours: float | None
     gpu_hours: float | None
     cost: float | None
@@ -112,6 +114,7 @@ def make_plan(job: Job, gpu_name: str, gpu: Gpu, num_gpus: int, launch_file: Pat
         bytes_sent_per_step=sent,
         milliseconds_per_step=kinds,
         tokens_per_second=speed,
+        minutes=train.minutes,
         hours=hours,
         gpu_hours=None if hours is None else hours * num_gpus,
         cost=None if hours is None else hours * num_gpus * gpu.price,

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -167,3 +168,5 @@ def test_lines_for_people_name_every_number(tmp_path):
     ):
         assert words in text
     assert f"{plan.hours * 60:.0f} minutes at best" in text, "a short run is not told in hours"
+    timed = replace(plan, minutes=90, hours=1.5, gpu_hours=1.5, cost=1.05)
+    assert "1.5 hours as asked for, 1.50 GPU-hours, $1.05" in "\n".join(plan_lines(timed)), "slow or not, it ends then"
