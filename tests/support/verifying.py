@@ -1,7 +1,8 @@
 """What it costs to verify prepared rows at the start of a run: makes a gigabyte of them and starts on them.
 
-`python tests/support/verifying.py --gigabytes 1` prints processor seconds of the whole command: as rows are when they
-were just prepared, after every file was touched, so that all of them are hashed, and without any verification.
+`python tests/support/verifying.py --gigabytes 1` prints processor seconds of opening the rows, and then of the whole
+command: as rows are when they were just prepared, after every file was touched, so that all of them are hashed, and
+without any verification. With `--opening` it leaves out the whole commands.
 """
 
 import argparse
@@ -12,13 +13,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 
 from bertkit.bench.generated import generated_documents
+from bertkit.pretrain.data import _verify_rows
 from data_pipelines.rows.config import PrepareConfig
-from data_pipelines.rows.manifest import MANIFEST, manifest_bytes
+from data_pipelines.rows.manifest import MANIFEST, SPLITS, manifest_bytes
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import ShardWriter, open_rows
 from data_pipelines.text.config import CorpusConfig
@@ -41,17 +44,23 @@ TIMES = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=1)
+    parser.add_argument("--opening", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="verifying-") as place:
         rows = make_rows(Path(place), arguments.gigabytes * 1e9)
         files = [path for path in rows.iterdir() if path.is_file()]
         print(f"{sum(path.stat().st_size for path in files) / 1e9:.2f} GB in {len(files)} files", flush=True)
+        print(f"opening, unverified     {opening(rows, verified=False):.4f} s")
+        print(f"opening, just prepared  {opening(rows):.4f} s")
+        touch(files)
+        print(f"opening, touched        {opening(rows):.4f} s", flush=True)
+        if arguments.opening:
+            return
         taken: dict[str, list[float]] = {"unverified": [], "just prepared": [], "touched": []}
         for number in range(TIMES):
             for how, seconds in taken.items():
                 if how == "touched":
-                    for path in files:
-                        os.utime(path)
+                    touch(files)
                 seconds.append(start(how, rows, Path(place) / f"{how} {number}"))
         base = statistics.median(taken["unverified"])
         for how, seconds in taken.items():
@@ -77,6 +86,21 @@ def make_rows(place: Path, size: float) -> Path:
         shards.append(writer.close())
     (folder / MANIFEST).write_bytes(manifest_bytes(manifest))
     return folder
+
+
+def opening(rows: Path, verified: bool = True) -> float:
+    """Processor seconds of opening rows as a run does."""
+    begun = time.process_time()
+    for split in SPLITS:
+        open_rows(rows, split)
+    if verified:
+        _verify_rows(rows)
+    return time.process_time() - begun
+
+
+def touch(files: list[Path]) -> None:
+    for path in files:
+        os.utime(path)
 
 
 def start(how: str, rows: Path, folder: Path) -> float:
