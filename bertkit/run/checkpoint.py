@@ -79,8 +79,8 @@ def save(folder: Path, state: LoopState, trainable: Trainable, keep: int, held: 
         try:
             besides = {state.best_step, *held}
             save_checkpoint(folder / CHECKPOINTS, checkpoint, gathered=gathered, keep=keep, besides=besides)
-            if not (folder / CHECKPOINTS / SAVED).exists():
-                durable.replace_file(folder / CHECKPOINTS / SAVED, b"")
+            if not (folder / SAVED).exists():
+                durable.replace_file(folder / SAVED, b"")
             event("checkpoint", step=state.step, path=str(checkpoint_folder(folder / CHECKPOINTS, state.step)))
         except OSError as error:
             problem = str(error)

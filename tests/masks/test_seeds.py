@@ -10,6 +10,7 @@ import torch
 from collating import LONG, PLAIN, examples
 
 from data_pipelines.masks.collator import MaskingCollator
+from data_pipelines.masks.processes import process_identity
 
 transformers = pytest.importorskip("transformers", minversion="5.0")
 
@@ -23,6 +24,12 @@ def test_a_seed_repeats_the_masks_and_the_global_seed_changes_nothing():
         batches.append(MaskingCollator(**PLAIN, seed=0)(given)["input_ids"])
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(*batches)
+
+
+def test_only_the_process_that_made_a_collator_has_its_stream():
+    assert process_identity(os.getpid(), copy=1) == (0, 0)
+    elsewhere = {process_identity(os.getpid() + 1, copy) for copy in range(1, 100)}
+    assert len(elsewhere | {(0, 0)}) == 100
 
 
 def test_workers_have_masks_of_their_own_which_set_seed_repeats():
