@@ -137,8 +137,9 @@ def _search(compute: Compute, device: Any, script: Script, rows: Sequence[Row], 
         growing = [index for index in growing if searches[index].live]
         if not growing:
             return [one.ended[: search.best] for one in searches]
-        # Only texts that still grow are computed.
-        cache.select(torch.tensor(parents, device=device))
+        # Only texts that still grow are computed; where all do, nothing is copied.
+        if parents != list(range(start)):
+            cache.select(torch.tensor(parents, device=device))
         tokens = [draft.ids[-1] for index in growing for draft in searches[index].live]
         owners = np.repeat(growing, [len(searches[index].live) for index in growing])
         batch = _next_batch(script, cache, tokens, first_position[owners] + step, device)
