@@ -43,11 +43,9 @@ class LabeledSection(TaggedConfig):
     """What a word of a tagging sees: its sentence, or as much of its document as a window holds, in training and
     tagging alike. auto: the document, where the training files mark documents (-DOCSTART-, # newdoc, doc_id)."""
 
-    pieces: Literal["auto", "first", "all", "mean"] = "auto"
-    """Which subwords of a word learn its tag and answer for it. first: the first does both. all: all learn (B- then
-    becomes I- from the second on), the first answers. mean: all learn, the mean of their scores answers (plain tags
-    only). auto: mean for plain tags of text without spaces, where the first one does not know where its word ends; else
-    first."""
+    pieces: Literal["first", "all"] = "first"
+    """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
+    are read off the first."""
 
     segmenter: str = ""
     """What splits raw text of a script without spaces into words for the tagger: jieba (Chinese, extra zh). Default: a

@@ -16,8 +16,6 @@ TRAINING = "training"
 """The setting with what an export keeps of its training labels, for baselines on other data."""
 CONTEXT = "context"
 """The setting of models whose sentences see their neighbours; its value is "document"."""
-MEAN_OF_PIECES = "mean_of_pieces"
-"""The setting of models whose words are answered by the mean of all their subwords."""
 Parts = dict[str, list[Sentence]]
 """The sentences of train, dev and test."""
 

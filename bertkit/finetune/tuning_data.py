@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 
 from bertkit.config.finetune import LabeledSection, TuneSection
-from bertkit.finetune.labeled import CONTEXT, MEAN_OF_PIECES, Labeled
+from bertkit.finetune.labeled import CONTEXT, Labeled
 from bertkit.finetune.start import Start
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import Row, RowForm, WordEncoder, documents, joined, joined_rows
@@ -47,9 +47,8 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
     """Words to subwords to rows, once for all seeds."""
     encode = WordEncoder(start.tokenizer)
     form = RowForm.of(start.tokenizer, start.config, section.max_length, section.stride)
-    mean = MEAN_OF_PIECES in labeled.settings
-    form = form._replace(context=CONTEXT in labeled.settings, all_subwords=mean)
-    learnt = form._replace(all_subwords=mean or section.pieces == "all")
+    form = form._replace(context=CONTEXT in labeled.settings)
+    learnt = form._replace(all_subwords=section.pieces == "all")
     task = task.bound(task, start.tokenizer, form, labeled.settings)
     number = {label: index for index, label in enumerate(labeled.labels)}
     train = task.rows(labeled.train, encode, learnt)

@@ -26,8 +26,6 @@ def tagger_page(name: str, tagger: Tagger, graph: Graph, output: str) -> str:
     if tagger.task not in (TASKS[known] for known in KNOWN):
         raise ValueError(f"--format html: the page is for tasks of the kinds {', '.join(KNOWN)}")
     kind = tagger.task.head
-    if tagger.form.all_subwords:
-        raise ValueError("--format html: the page reads the first subword of a word, not the mean (data.pieces)")
     places, weights = _packed(graph.weights)
     data = {
         "kind": kind,

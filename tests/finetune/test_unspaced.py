@@ -12,10 +12,7 @@ from telling import tells
 
 import bertkit
 from bertkit.cli import main
-from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.labeled import MEAN_OF_PIECES
 from bertkit.finetune.predict.settings import SETTINGS
-from bertkit.finetune.tasks.tagging import TAGGING
 from data_pipelines.vocab.segmenters import SEGMENTERS
 
 torch.set_num_threads(1)
@@ -44,36 +41,6 @@ def test_raw_text_is_split_as_the_training_words_were(run, tmp_path):
     assert [RAW[start:end] for start, end in found.offsets] == WORDS
     assert main(["export", str(run), str(tmp_path / "copy")]) == 0
     assert bertkit.Tagger.load(tmp_path / "copy").tag(RAW).words == WORDS
-
-
-def test_the_mean_of_its_characters_answers_for_a_word(run):
-    tagger = bertkit.Tagger.load(run)
-    assert tagger.form.all_subwords
-    sentences = [tagger._read(["图书馆", "看"])]
-    (row,) = tagger.task.rows(sentences, tagger.encode, tagger.form)
-    assert row.word_M.tolist() == [0, 0, 0, 1]
-    ((_, logits_MK),) = tagger.ask([row])
-    ((_, confidence),) = tagger.predict(sentences)
-    chances = [logits_MK[:3].mean(dim=0).softmax(0).max(), logits_MK[3].softmax(0).max()]
-    assert confidence.words == pytest.approx([float(chance) for chance in chances], abs=1e-6)
-
-
-@pytest.mark.parametrize(("pieces", "mean"), [("auto", True), ("mean", True), ("first", False), ("all", False)])
-def test_only_plain_tags_are_answered_by_a_mean(run, tmp_path, pieces, mean):
-    plain = run.parent / "train.conll"
-    assert (MEAN_OF_PIECES in TAGGING.read(LabeledSection(train=[str(plain)], pieces=pieces)).settings) == mean
-    spaced, spans = tmp_path / "spaced.conll", tmp_path / "spans.conll"
-    spaced.write_text("anna\tN\nreads\tV\n\n")
-    assert (MEAN_OF_PIECES in TAGGING.read(LabeledSection(train=[str(spaced)], pieces=pieces)).settings) == (
-        pieces == "mean"
-    )
-    spans.write_text("老\tB-N\n师\tI-N\n看\tO\n\n" * 20)
-    section = LabeledSection(train=[str(spans)], pieces=pieces)
-    if pieces == "mean":
-        with pytest.raises(ValueError, match=r"data\.pieces"):
-            TAGGING.read(section)
-    else:
-        assert MEAN_OF_PIECES not in TAGGING.read(section).settings
 
 
 def test_a_named_segmenter_takes_the_place_of_the_learned_one(run, tmp_path, capsys):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertkit.finetune.labeled import CONTEXT, MEAN_OF_PIECES
+from bertkit.finetune.labeled import CONTEXT
 from bertkit.finetune.predict.backends import open_model
 from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.outputs import Answer
@@ -50,7 +50,7 @@ class Tagger:
         self.encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
         form = RowForm.of(tokenizer, self.model.config, length, settings.get("stride", 0))
-        self.form = form._replace(context=CONTEXT in settings, all_subwords=MEAN_OF_PIECES in settings)
+        self.form = form._replace(context=CONTEXT in settings)
         self.task = self.task.bound(self.task, tokenizer, self.form, settings)
 
     def __repr__(self) -> str:

@@ -8,15 +8,7 @@ from bertkit.config.finetune import LabeledSection
 from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
 from bertkit.finetune.clinic.doubts import doubt_words
-from bertkit.finetune.labeled import (
-    CONTEXT,
-    MEAN_OF_PIECES,
-    TRAINING,
-    Labeled,
-    make_labeled,
-    read_parts,
-    unlearnable,
-)
+from bertkit.finetune.labeled import CONTEXT, TRAINING, Labeled, make_labeled, read_parts, unlearnable
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.outputs import OUTPUTS
 from bertkit.finetune.predict.tagging import Tagging
@@ -50,10 +42,11 @@ def _read(config: LabeledSection) -> Labeled:
     labels = _labels(parts["train"], scheme)
     labeled = make_labeled(parts, labels, [*notes, *unlearnable(parts, labels)], config.train_share)
     context = _context(labeled.train, config)
-    rule = _split_rule(labeled.train, config.segmenter)
-    settings: dict[str, Any] = {**context, "scheme": scheme, "split": rule.to_json()}
-    if _takes_mean(config.pieces, scheme, rule):
-        settings[MEAN_OF_PIECES] = True
+    settings: dict[str, Any] = {
+        **context,
+        "scheme": scheme,
+        "split": _split_rule(labeled.train, config.segmenter).to_json(),
+    }
     settings[TRAINING] = metrics.training_labels(labeled.train)
     if scheme != "plain":
         settings[LEGAL_SPANS] = config.legal_spans
@@ -68,17 +61,6 @@ def _context(train: list[Sentence], config: LabeledSection) -> dict[str, str]:
     marked = begun > len(config.train) and 2 * begun <= len(train)
     on = config.context == "document" or (config.context == "auto" and marked)
     return {CONTEXT: "document"} if on else {}
-
-
-def _takes_mean(pieces: str, scheme: Scheme, rule: SplitRule) -> bool:
-    """Whether all subwords of a word answer for it. Where a script has no spaces, nothing but that tells the model
-    which of the characters belong to the word."""
-    if pieces == "mean" and scheme != "plain":
-        raise ValueError(
-            f"data.pieces=mean is for plain tags, but these have the scheme {scheme}, whose B- only the first subword "
-            "of a word answers; take data.pieces=all"
-        )
-    return pieces == "mean" or (pieces == "auto" and scheme == "plain" and rule.segmenter is not None)
 
 
 def _scheme(config: TaggedConfig, sentences: list[Sentence]) -> tuple[Scheme, list[str]]:
