@@ -70,10 +70,14 @@ def training_batches(
 
 
 def hiding_tokens(draw: Callable[[Row, int], Row], share: float, special: SpecialIds) -> Callable[[Row, int], Row]:
-    """Draws rows as `draw` does, with a share of their tokens behind the mask token; special ones stay."""
-    if special.mask_id is None:
-        raise ValueError(f"train.token_dropout={share} hides tokens behind a mask token, but the tokenizer has none")
-    mask_id, never = special.mask_id, np.array(sorted(special.special_ids))
+    """Draws rows as `draw` does, with a share of their tokens behind the mask token, the unknown one where there is
+    none; special ones stay."""
+    mask_id = special.unk_id if special.mask_id is None else special.mask_id
+    if mask_id is None:
+        raise ValueError(
+            f"train.token_dropout={share} hides tokens behind a mask token, and the tokenizer has none; set 0"
+        )
+    never = np.array(sorted(special.special_ids))
 
     def drawn(row: Row, key: int) -> Row:
         row = draw(row, key)

@@ -154,7 +154,9 @@ def test_hidden_tokens_depend_on_the_key_alone_and_are_never_special():
     assert (hidden & hidden_otherwise).mean() == pytest.approx(0.0625, abs=0.02)
     assert (row.ids_L == ids_L).all()
     with pytest.raises(ValueError, match=r"train\.token_dropout"):
-        hiding_tokens(lambda row, key: row, 0.25, replace(special, mask_id=None))
+        hiding_tokens(lambda row, key: row, 0.25, replace(special, mask_id=None, unk_id=None))
+    draw = hiding_tokens(lambda row, key: row, 0.25, replace(special, mask_id=None))
+    assert (draw(row, 7).ids_L[hidden] == 1).all()
 
 
 def test_a_batch_tells_the_two_texts_of_its_rows_apart():
