@@ -11,6 +11,7 @@ SBATCH = """#!/bin/bash
 # Stands in for Slurm: runs the jobs of an array one after the other; the first job that it ever runs is lost.
 for word in "$@"; do case "$word" in --array=*) array="${word#--array=}";; --*) ;; *) script="$word";; esac; done
 echo "$array" >> "$SUBMITTED"
+echo "Submitted batch job $$"
 for task in ${array//,/ }; do
   if [ ! -e "$SUBMITTED.lost" ]; then touch "$SUBMITTED.lost"; continue; fi
   SLURM_ARRAY_TASK_ID=$task bash "$script"
