@@ -153,7 +153,7 @@ def measure_prepare(recipe: Recipe) -> dict[str, float]:
     """Raw text to finished shards."""
     with watched_memory() as memory:
         start = time.perf_counter()
-        open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
+        open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run, loud=False)
         seconds = time.perf_counter() - start
     return {"prepare_seconds": seconds, "prepare_mb": memory.most}
 
@@ -164,7 +164,7 @@ def measure_train(recipe: Recipe) -> dict[str, float]:
     accelerator = start_accelerator(Path(recipe.run.dir), recipe.train.precision, [])
     with watched_memory() as memory:
         start = time.perf_counter()
-        data = open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
+        data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run, loud=False)
         objective = OBJECTIVES[recipe.train.objective](recipe, data)
         bare = build_model(recipe, data, objective)
         trainable = wrap(accelerator, bare, partial(build_optimizers, config=recipe.optim))

@@ -78,7 +78,7 @@ def bench_race(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = _recipe(folder, corpus, quick, race)
-        data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+        data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run)
         if not len(data.validation):
             raise ValueError("--corpus has too few documents to hold any out; a blank line separates documents")
         announce(f"race, {race.their_steps} steps of theirs")

@@ -20,10 +20,13 @@ from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import read_manifest
 from data_pipelines.table import nearest
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.stores import is_url
 from data_pipelines.vocab.config import TokenizerConfig
 
 _PACKAGE = Path(__file__).parent.parent
 Verb = Literal["pretrain", "finetune"]
+MIXED_OF_STORES = 8
+"""Shards that are mixed where rows lie on a store and their recipe names no number."""
 _OF_ANY_ROWS = ("cache_dir", "cache_gb", "mix_shards")
 """Keys of `data` that say nothing of how rows are made."""
 
@@ -41,7 +44,7 @@ class RowsSection(PrepareConfig):
 
     mix_shards: Annotated[int, Range("[0, 2**20]")] = 0
     """Shards whose rows are mixed with each other; 0 mixes all rows. With a number, a run needs only so many shards of
-    a store at once, and begins when it has the first one."""
+    a store at once, and begins when it has the first one. Default where data.prepared is a URL: 8."""
 
     cache_gb: Annotated[float, Range("(0, inf)"), MAY_CHANGE] = 20.0
     """Gigabytes of training rows of a store that are kept here at once, in data.cache_dir."""
@@ -231,7 +234,8 @@ def _with_settings_of_folder(values: dict[str, Any]) -> dict[str, Any]:
             )
     if made_with.get("segmenter") not in get_args(kinds["segmenter"]):
         made_with.pop("segmenter", None)
-    return values | {"data": {"corpus": [], **made_with, **data}}
+    order = {"mix_shards": MIXED_OF_STORES} if is_url(folder) else {}
+    return values | {"data": {"corpus": [], **order, **made_with, **data}}
 
 
 def _made_with(folder: str) -> dict[str, Any]:

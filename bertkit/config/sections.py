@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from bertkit.config.fields import MAY_CHANGE
 from data_pipelines.bounds import Range, check_bounds
+from data_pipelines.text.stores import is_url
 
 BUDGETS = ("steps", "tokens", "minutes")
 
@@ -213,5 +214,5 @@ class RunConfig:
 
 def check_run_dir(folder: str, remedy: str = "") -> None:
     """Refuse a URL, of which a folder called s3: would be made."""
-    if "://" in folder:
+    if is_url(folder):
         raise ValueError(f"run.dir must be a folder on this disk, got {folder}{remedy}")

@@ -115,7 +115,7 @@ def _prepare_and_inspect(console: Console, recipe: Recipe) -> None:
     cache = Path(recipe.data.cache_dir or "")
     if any(cache.glob("rows/*/manifest.json")):
         _found(console, cache)
-    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run)
     console.print(f"{data.tokenizer.vocab_size:,} tokens in the vocabulary, {len(data.train):,} rows")
 
     _stage(console, 3, "Look at the masks before training on them.", "masks")

@@ -13,6 +13,7 @@ from pathlib import Path
 from bertkit.config.recipe import Recipe
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.objectives import Objective
+from bertkit.pretrain.stored_rows import order_of_shards
 from bertkit.run.folder import read_facts, write_facts
 from bertkit.run.log import RunLog
 from bertkit.run.loop import run_steps
@@ -22,7 +23,6 @@ from bertkit.run.state import LoopState, snapshot
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
-from data_pipelines.masks.shard_order import ShardOrder
 
 _WARM_UP_STEPS, _MEASURED_STEPS = 2, 3
 _MEASURED_SHARE, _MEASURED_SECONDS = 0.05, 10.0
@@ -99,12 +99,8 @@ def make_plan(recipe: Recipe, data: PretrainingData, lengths: Lengths) -> Plan:
         stages = {first: batch for first, batch in stages.items() if first < start}
         for first, batch in batch_stages(total_steps, recipe.train):
             stages[max(first, start)] = batch
-    return Plan(len(data.train), tuple(stages.items()), recipe.run.seed, _order(recipe, data))
-
-
-def _order(recipe: Recipe, data: PretrainingData) -> ShardOrder | None:
-    mixed = recipe.data.mix_shards
-    return ShardOrder(data.train.rows_of_shards, mixed, recipe.run.seed) if mixed else None
+    order = order_of_shards(data.train, recipe.data, recipe.run.seed)
+    return Plan(len(data.train), tuple(stages.items()), recipe.run.seed, order)
 
 
 class _Pace:
@@ -132,7 +128,8 @@ def _time_steps(
 ) -> float:
     """Seconds that a row takes, from real steps of at least `long_enough` seconds; weights and moments are put back."""
     put_back = snapshot(trainable.model, trainable.optimizers)
-    plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed, _order(recipe, data))
+    order = order_of_shards(data.train, recipe.data, recipe.run.seed)
+    plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed, order)
     batches_of_steps = _load(recipe, data, objective, trainable, plan, range(_ENDLESS), _ENDLESS)
     state = LoopState()
     pace = _Pace(state)

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from bertkit.config.fields import part, plain
 from bertkit.config.model_section import ModelSection
 from bertkit.config.recipe import DataSection, TokenizerSection, read_recipe
+from bertkit.config.sections import RunConfig
 from bertkit.hf import load_outline
 from bertkit.hf.folder import check_vocabulary, is_remote, resolve
 from bertkit.hf.models import check_head
-from bertkit.pretrain.stored_rows import open_prepared, prepared_folder
+from bertkit.pretrain.stored_rows import open_prepared, order_of_shards, prepared_folder
 from bertkit.run.folder import RECIPE, read_facts
 from bertkit.run.lock import locked
 from bertkit.terminal import Update, progress_bar
@@ -45,6 +46,8 @@ _HASHES = "sha256.json"
 class PretrainingData(NamedTuple):
     tokenizer: Tokenizer
     train: Rows
+    counted: Rows
+    """Rows that may be counted before the first step: all of `train`, or of mixed shards the first."""
     validation: Rows
     corpus: str | None
     """Fingerprint of the text; None where the recipe names rows that were prepared before."""
@@ -68,7 +71,7 @@ class PretrainingData(NamedTuple):
 
 
 def open_data(
-    data: DataSection, tokenizer: TokenizerSection, model: ModelSection, loud: bool = True, run_dir: str = ""
+    data: DataSection, tokenizer: TokenizerSection, model: ModelSection, run: RunConfig, loud: bool = True
 ) -> PretrainingData:
     """Find or make the tokenizer and the shards that a recipe asks for; `loud` shows progress. What comes from a store
     is kept for this run alone."""
@@ -77,8 +80,7 @@ def open_data(
     if init is not None:
         _check_init(init, data.seq_len)
     if data.prepared is not None:
-        reads_all = model.embeddings == "neighbors"
-        text, rows_folder = None, open_prepared(data, run_dir, cache.folder, reads_all, cache.progress)
+        text, rows_folder = None, open_prepared(data, run, cache.folder, cache.progress)
         tokenizer_folder = rows_folder / "tokenizer"
         _check_prepared(rows_folder, init)
     else:
@@ -89,9 +91,12 @@ def open_data(
         rows_folder = _rows_folder(corpus, text, tokenizer_folder, part(data, PrepareConfig), cache)
     extension = tokenizer_folder / "old_pieces.json"
     old_pieces = json.loads(extension.read_bytes()) if extension.is_file() else {}
+    train = open_rows(rows_folder, "train")
+    order = order_of_shards(train, data, run.seed)
     return PretrainingData(
         tokenizer=load_tokenizer(tokenizer_folder),
-        train=open_rows(rows_folder, "train"),
+        train=train,
+        counted=train if order is None else train.of_shard(order.spans(0)[0].shard),
         validation=open_rows(rows_folder, "validation"),
         corpus=text,
         old_pieces={int(index): pieces for index, pieces in old_pieces.items()},

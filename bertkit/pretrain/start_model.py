@@ -54,7 +54,7 @@ def warm_start(model: nn.Module, recipe: Recipe, data: PretrainingData) -> float
     """Give the embeddings of a new model the start its recipe asks for; says how many seconds that took."""
     start = time.perf_counter()
     if recipe.model.embeddings == "neighbors":
-        start_from_neighbors(model, data.train, data.tokenizer.special.special_ids, recipe.run.seed)
+        start_from_neighbors(model, data.counted, data.tokenizer.special.special_ids, recipe.run.seed)
     return time.perf_counter() - start
 
 

@@ -5,15 +5,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from bertkit.config.recipe import DataSection
+from bertkit.config.recipe import MIXED_OF_STORES, DataSection
+from bertkit.config.sections import RunConfig
 from bertkit.run.lock import locked
 from bertkit.terminal import Update
+from data_pipelines.masks.shard_order import ShardOrder
 from data_pipelines.rows.shards import Rows, open_rows
 from data_pipelines.rows.stored import open_stored
 from data_pipelines.text.stores import is_url
-
-_MIXED = 8
-"""What is proposed for data.mix_shards."""
 
 
 def prepared_folder(data: DataSection, run_dir: str, cache: Path) -> Path:
@@ -26,46 +25,60 @@ def prepared_folder(data: DataSection, run_dir: str, cache: Path) -> Path:
     return cache / "stored" / name
 
 
+def order_of_shards(rows: Rows, data: DataSection, seed: int) -> ShardOrder | None:
+    """The order in which a run takes its shards; None where it mixes all rows."""
+    return ShardOrder(rows.rows_of_shards, data.mix_shards, seed) if data.mix_shards else None
+
+
+def order_note(rows: Rows, data: DataSection) -> str | None:
+    """What to know of rows that come from a store while they are trained on."""
+    if rows.origin is None or not data.mix_shards:
+        return None
+    return (
+        f"the {len(rows.rows_of_shards)} shards of {data.prepared} are fetched while training, and rows of "
+        f"{data.mix_shards} at a time are mixed; data.mix_shards=0 mixes all, and fetches all first"
+    )
+
+
 def open_prepared(
-    data: DataSection,
-    run_dir: str,
-    cache: Path,
-    reads_all: bool,
-    progress: Callable[[str], AbstractContextManager[Update]],
+    data: DataSection, run: RunConfig, cache: Path, progress: Callable[[str], AbstractContextManager[Update]]
 ) -> Path:
-    """`prepared_folder`, ready to be opened. Where a run `reads_all` rows before it trains, or mixes all of them, they
-    are fetched now: later the ranks would wait for each other."""
-    folder = prepared_folder(data, run_dir, cache)
+    """`prepared_folder`, ready to be opened. Of a store the shard that comes first is fetched now, or every shard where
+    all rows are mixed: later the ranks would wait for each other."""
+    folder = prepared_folder(data, run.dir, cache)
     if data.prepared is None or not is_url(data.prepared):
         return folder
     with locked(folder.with_suffix(".lock"), wait=True):
         open_stored(data.prepared, folder, int(data.cache_gb * 1e9))
         rows = open_rows(folder, "train")
         rows.verify()
-        reads_all = reads_all or not data.mix_shards
-        _check_room(data, rows, reads_all)
-        if reads_all:
+        _check_room(data, rows.bytes_of_shards)
+        order = order_of_shards(rows, data, run.seed)
+        shards = range(len(rows.rows_of_shards)) if order is None else [order.spans(0)[0].shard]
+        missing = [shard for shard in shards if not rows.is_here(shard)]
+        if missing:
             with progress(f"fetching rows from {data.prepared}") as update:
-                for shard in range(len(rows.rows_of_shards)):
-                    rows.fetch(shard)
-                    done, total = (sum(rows.bytes_of_shards[:end]) for end in (shard + 1, None))
-                    update(done, total, f"{done / 1e6:,.0f} MB")
+                _fetch(rows, missing, update)
     return folder
 
 
-def _check_room(data: DataSection, rows: Rows, reads_all: bool) -> None:
+def _fetch(rows: Rows, shards: list[int], update: Update) -> None:
+    done, total = 0, sum(rows.bytes_of_shards[shard] for shard in shards)
+    for shard in shards:
+        update(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+        rows.fetch(shard)
+        done += rows.bytes_of_shards[shard]
+    update(done, total, f"{done / 1e6:,.0f} MB")
+
+
+def _check_room(data: DataSection, sizes: list[int]) -> None:
     """Refuse an order that needs more shards at once than may be here."""
-    sizes = rows.bytes_of_shards
-    needed = sum(sizes) if reads_all else min((data.mix_shards + 1) * max(sizes, default=0), sum(sizes))
-    if needed <= data.cache_gb * 1e9:
-        return
-    more = f"raise data.cache_gb={data.cache_gb:g} to {needed / 1e9:.3g}"
-    if reads_all:
+    needed = sum(sizes)
+    if data.mix_shards:
+        needed = min((data.mix_shards + 1) * max(sizes, default=0), needed)
+    if needed > data.cache_gb * 1e9:
+        lower = "lower it" if data.mix_shards else f"set data.mix_shards={MIXED_OF_STORES}"
         raise ValueError(
-            f"data.prepared={data.prepared} holds {needed / 1e9:,.3g} GB, and all of it is needed at once to mix all "
-            f"rows, or to count neighbors; set data.mix_shards={_MIXED} and model.embeddings=random, or {more}"
+            f"data.mix_shards={data.mix_shards} needs {needed / 1e9:,.3g} GB of the shards of {data.prepared} here at "
+            f"once; {lower}, or raise data.cache_gb={data.cache_gb:g} to {needed / 1e9:.3g}"
         )
-    raise ValueError(
-        f"data.mix_shards={data.mix_shards} needs {needed / 1e9:,.3g} GB of the shards of {data.prepared} here at "
-        f"once; lower it, or {more}"
-    )

@@ -22,6 +22,7 @@ from bertkit.pretrain.needs import check_needs, check_shape
 from bertkit.pretrain.objectives import OBJECTIVES, Objective, Scorer
 from bertkit.pretrain.pairs import pair_scorer
 from bertkit.pretrain.start_model import build_model, new_head_note, warm_start
+from bertkit.pretrain.stored_rows import order_note
 from bertkit.run.advice import Adviser
 from bertkit.run.checkpoint import checkpoints, resume, save
 from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places, read_facts, write_facts
@@ -44,7 +45,7 @@ def pretrain(recipe: Recipe) -> int:
         if run.is_first:
             make_places(run.folder, recipe.run.restart)
         check_shape(recipe)
-        data = open_data(recipe.data, recipe.tokenizer, recipe.model, run.is_first, recipe.run.dir)
+        data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run, run.is_first)
         check_facts(run.folder, data.facts())
         run.connect(recipe.train.precision, recipe.run.trackers)
         check_same_start(run.accelerator, recipe, data.facts_of_ranks)
@@ -81,7 +82,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     with open_log(recipe, objective, run, state, rules, flops) as log:
         log.begin(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
         if state.step == 0:
-            if note := new_head_note(data, bare):
+            for note in filter(None, (new_head_note(data, bare), order_note(data.train, recipe.data))):
                 log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
         scores = None

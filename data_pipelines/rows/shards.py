@@ -131,22 +131,24 @@ class Rows:
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         self.folder, self.split = Path(folder), split
         manifest = read_manifest(self.folder)
-        self._entries = manifest["shards"][split]
         self.vocab_size: int = manifest["vocab_size"]
         self.seq_len: int = manifest["identity"]["prepare"]["seq_len"]
         self.fingerprint: str = manifest["fingerprint"]
-        self.num_tokens = sum(entry["num_tokens"] for entry in self._entries)
-        # Four bytes for each start, and for the end of the last sequence.
-        self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in self._entries)
-        self.rows_of_shards: list[int] = [entry["num_rows"] for entry in self._entries]
-        self.bytes_of_shards = [shard_bytes(entry) for entry in self._entries]
-        self._first_row = np.cumsum([0] + self.rows_of_shards)
-        self._open: dict[int, _Shard] = {}
+        self._set_shards(manifest["shards"][split])
         self._waits = False
         self.origin = read_origin(self.folder)
         """The store that the shards come from; None where they are all here."""
         if self.origin is None:
             check_files(self.folder, self._entries)
+
+    def _set_shards(self, entries: list[dict[str, Any]]) -> None:
+        self._entries, self._open = entries, dict[int, _Shard]()
+        self.num_tokens = sum(entry["num_tokens"] for entry in entries)
+        # Four bytes for each start, and for the end of the last sequence.
+        self.num_sequences = sum(entry["sequences"]["size"] // 4 - 1 for entry in entries)
+        self.rows_of_shards: list[int] = [entry["num_rows"] for entry in entries]
+        self.bytes_of_shards = [shard_bytes(entry) for entry in entries]
+        self._first_row = np.cumsum([0] + self.rows_of_shards)
 
     @property
     def num_files(self) -> int:
@@ -228,6 +230,12 @@ class Rows:
         """Make room for another shard."""
         assert self.origin is not None, "rows of which there is no other copy"
         drop_shard(self.folder, self._entries[shard])
+
+    def of_shard(self, shard: int) -> "Rows":
+        """The rows of one shard."""
+        some = copy(self)
+        some._set_shards([self._entries[shard]])
+        return some
 
     def waiting(self) -> "Rows":
         """These rows for a process that waits for shards which another one fetches."""

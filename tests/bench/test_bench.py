@@ -215,7 +215,7 @@ def racing(tmp_path):
         model=replace(recipe.model, hidden_size=32, num_attention_heads=2, intermediate_size=32, num_hidden_layers=2),
         train=replace(recipe.train, minutes=None, steps=6),
     )
-    return course, recipe, race.open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False)
+    return course, recipe, race.open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run, loud=False)
 
 
 def test_writing_is_measured_with_and_without_kept_keys(monkeypatch):

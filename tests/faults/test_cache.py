@@ -33,7 +33,7 @@ def whole(tmp_path_factory) -> Home:
 def read(home: Home) -> dict:
     _, name, *changes = home.argv(home.cache.parent / "run")
     recipe = read_recipe(name, changes)
-    return open_data(recipe.data, recipe.tokenizer, recipe.model, loud=False).facts()
+    return open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run, loud=False).facts()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def places(tmp_path_factory):
 @pytest.mark.parametrize(("name", "family", "setting"), CASES, ids=lambda value: getattr(value, "num_gpus", value))
 def test_every_objective_waits_once_and_multiplies_in_half_precision(name, family, setting, places):
     recipe = read_recipe(family, [*places, *SMALL, f"train.objective={name}"])
-    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run)
     objective = OBJECTIVES[name](recipe, data)
     plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed)
     ((_, (batch,)),) = load_steps(data.train, plan, objective.make_collator(100), range(1), micro_batch=8)

@@ -51,6 +51,7 @@ ROOMS = {
     "bertkit/config": [
         *(f"data_pipelines/{room}/config.py" for room in ("text", "vocab", "rows", "masks", "labels")),
         "data_pipelines/rows/manifest.py",  # what prepared rows were made with
+        "data_pipelines/text/stores.py",  # what a URL is
         *("bertkit/model/config.py", "bertkit/model/families.py"),
         "yaml",
     ],

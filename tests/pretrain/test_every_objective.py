@@ -62,7 +62,7 @@ def first_steps(recipe, data, objective, micro_batch=8, steps=1):
 @every_family
 def test_a_pack_has_the_loss_and_the_gradients_of_its_rows_one_by_one(name, family, places, tmp_path):
     recipe = recipe_of(places, name, tmp_path, family)
-    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run)
     objective = OBJECTIVES[name](recipe, data)
     model = build_model(recipe, data, objective).double().eval()
     found = []
@@ -86,7 +86,7 @@ def test_a_pack_has_the_loss_and_the_gradients_of_its_rows_one_by_one(name, fami
 def test_an_outline_knows_the_weights_of_the_model(name, places, tmp_path):
     """What is sharded begins as one."""
     recipe = recipe_of(places, name, tmp_path)
-    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run)
     objective = OBJECTIVES[name](recipe, data)
     outline, wanted = (build_model(recipe, data, objective, outline) for outline in (True, False))
     assert all(param.is_meta for param in outline.parameters())
@@ -118,7 +118,7 @@ def test_a_run_is_scored_exported_and_resumes_in_the_same_bits(name, places, tmp
 
 def test_the_first_steps_or_some_rows_of_every_step_are_causal(places, tmp_path):
     recipe = recipe_of(places, "masked-lm", tmp_path, "modernbert-mini", "train.causal_share=0.5")
-    data = open_data(recipe.data, recipe.tokenizer, recipe.model)
+    data = open_data(recipe.data, recipe.tokenizer, recipe.model, recipe.run)
     first, mixed = (first_steps(recipe, data, make(recipe, data), steps=6) for make in (causal_first, causal_masked))
     assert [bool((batch.prefixes == 0).all()) for (batch,) in first] == [True, True, True, False, False, False]
     assert [bool((batch.prefixes == 0).any()) for (batch,) in first] == [True, True, True, False, False, False]

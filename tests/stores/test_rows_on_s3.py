@@ -71,9 +71,10 @@ def made():
     return {}
 
 
-def train(prepared: str, folder: str, *changes: str) -> int:
+def train(prepared: str, folder: str, *changes: str, mixed: int | None = 2) -> int:
     shape = [change for change in SMALL if not change.startswith(("data.", "tokenizer."))]
-    places = [f"data.prepared={prepared}", f"run.dir={folder}", "train.steps=20", "data.mix_shards=2"]
+    places = [f"data.prepared={prepared}", f"run.dir={folder}", "train.steps=20"]
+    places += [] if mixed is None else [f"data.mix_shards={mixed}"]
     small = ["train.global_batch=24", "model.hidden_size=16", "model.intermediate_size=32"]
     return main(["pretrain", "bert-mini", *shape, *places, *small, "model.embeddings=random", *changes])
 
@@ -184,11 +185,34 @@ def test_a_store_that_mixes_all_rows_is_fetched_first(rows, capfd):
     assert "data.cache_gb" in said
 
 
-def test_the_first_step_waits_for_one_shard(rows, capfd):
+def test_rows_of_a_store_are_mixed_by_shards_unless_told_otherwise(rows, stopped_after, capfd):
+    """The run says so once, and remembers it: a resume with another number is refused."""
+    changes, told = ("train.steps=6", "run.save_every=3"), "data.mix_shards=0"
+    with stopped_after(3):
+        assert train(URL, "there", *changes, mixed=None) == 143
+    assert told in capfd.readouterr().err
+    assert train(URL, "there", *changes, "data.mix_shards=0", mixed=None) == 2
+    assert "data.mix_shards: 8 -> 0" in capfd.readouterr().err
+    assert train(URL, "there", *changes, mixed=None) == 0
+    assert told not in capfd.readouterr().err
+    assert read_recipe("there/recipe.yaml").data.mix_shards == 8
+    assert read_recipe("bert-mini", ["data.prepared=rows"]).data.mix_shards == 0
+    assert train("rows", "here", *changes, mixed=8) == 0
+    assert weights("there") == weights("here")
+
+
+@pytest.mark.parametrize(
+    "counted", ["model.embeddings=random", "model.embeddings=neighbors", "train.objective=hard-targets"]
+)
+def test_the_first_step_waits_for_one_shard(rows, counted, capfd):
+    """Whatever is counted before it. What the disk counts is the same."""
     rows.asked.clear()
-    assert train(URL, "there", "train.steps=1", "train.global_batch=1", "eval.max_rows=1") == 0
-    fetched = {name for name in rows.asked if name.startswith("GET rows/train") and name.endswith("tokens")}
+    changes = ("train.steps=1", "train.global_batch=1", "eval.max_rows=1", counted)
+    assert train(URL, "there", *changes) == 0
+    fetched = [name for name in rows.asked if name.startswith("GET rows/train") and name.endswith("tokens")]
     assert len(fetched) == 1
+    assert train("rows", "here", *changes) == 0
+    assert weights("there") == weights("here")
 
 
 def test_a_shard_that_is_damaged_or_gone_ends_with_its_url(rows, capfd, monkeypatch):

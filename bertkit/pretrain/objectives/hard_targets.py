@@ -88,8 +88,8 @@ def hard_targets(recipe: Recipe, data: PretrainingData) -> Objective:
     def make_collator(total_steps: int) -> HardTargets:
         if not counted:
             order = _ORDERS[recipe.train.difficulty]
-            counted.append(NGram.of_rows(data.train, order, sorted(special.special_ids - {special.unk_id})))
-        return HardTargets(make_masking(recipe, data, total_steps), counted[0], data.train)
+            counted.append(NGram.of_rows(data.counted, order, sorted(special.special_ids - {special.unk_id})))
+        return HardTargets(make_masking(recipe, data, total_steps), counted[0], data.counted)
 
     return replace(
         masked,
