@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bertkit.plugins import IMPORTED
+
 _FILE_WIDTH = 120
 JSON_KEYS = ("workload", "ours", "theirs", "ratio", "unit", "share_of_peak", "peak_memory_mb")
 
@@ -160,7 +162,9 @@ def watched_memory() -> Iterator[Memory]:
 
 def apart(module: str, *arguments: str) -> str:
     """The last line that a module prints when it runs in a separate process, where nothing else takes memory."""
-    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True)
+    plugins = [f"--plugin={name}" for name in IMPORTED]
+    command = [sys.executable, "-m", "bertkit.plugins", *plugins, module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{module} failed in its process:\n{done.stderr}")
     return done.stdout.splitlines()[-1]

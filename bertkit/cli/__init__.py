@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from bertkit.cli.answers import check_json, settle_json
-from bertkit.cli.plugins import import_plugins
 from bertkit.events import event, json_log
+from bertkit.plugins import import_plugins
 from bertkit.terminal import DroppingStream, open_closed_streams, printable, silence_if_lost
 
 

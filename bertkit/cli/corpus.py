@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer
-from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
+from bertkit.plugins import IMPORTED
 from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.text.config import CorpusConfig

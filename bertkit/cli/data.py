@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer
-from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command
+from bertkit.plugins import IMPORTED
 from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bertkit.cli.answers import PRINTED, add_json, answer
 from bertkit.cli.data import check_sources, check_tokenizer, in_bytes
-from bertkit.cli.plugins import IMPORTED
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
+from bertkit.plugins import IMPORTED
 from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable

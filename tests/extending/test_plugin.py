@@ -1,4 +1,4 @@
-"""`--plugin MODULE` (bertkit.cli.plugins) imports a module of the user's own first; only the command line can ask."""
+"""`--plugin MODULE` (bertkit.plugins) imports a module of the user's own first; only the command line can ask."""
 
 import subprocess
 import sys
@@ -95,3 +95,15 @@ def test_a_recipe_cannot_name_one(verb, recipe, folder):
     assert done.returncode == 2
     assert "plugin" in done.stderr
     assert "first" not in done.stdout
+
+
+def test_a_process_of_a_bench_imports_the_same_plugins(folder, monkeypatch):
+    from bertkit import plugins
+    from bertkit.bench.measure import apart
+
+    (folder / "measured.py").write_text("import sys\nprint(sorted({'first_of_two'} & {*sys.modules}), sys.argv[1:])\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(plugins, "IMPORTED", ["first_of_two"])
+    monkeypatch.setattr("bertkit.bench.measure.IMPORTED", plugins.IMPORTED)
+    assert apart("measured", "size", "") == "['first_of_two'] ['size', '']"

@@ -24,6 +24,7 @@ LEAVES = {
     "data_pipelines/places.py",
     "bertkit/terminal.py",
     "bertkit/events.py",
+    "bertkit/plugins.py",
     "bertkit/cpu.py",
     "bertkit/graph.py",
     "bertkit/tensor_file.py",

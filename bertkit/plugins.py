@@ -5,10 +5,11 @@ The command line alone can name one: a module is code, and a recipe or a model f
 
 import importlib
 import os
+import runpy
 import sys
 
 IMPORTED: list[str] = []
-"""The plugins of this process, for others that it starts."""
+"""The plugins of this process, for those that it starts: `python -m bertkit.plugins --plugin=NAME ... MODULE`."""
 
 
 def import_plugins(argv: list[str]) -> list[str]:
@@ -39,3 +40,8 @@ def _import(name: str) -> None:
         else:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(f"--plugin {name}: {reason}") from error
+
+
+if __name__ == "__main__":
+    module, *sys.argv[1:] = import_plugins(sys.argv[1:])
+    runpy.run_module(module, run_name="__main__")
