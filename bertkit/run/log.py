@@ -28,11 +28,12 @@ class RunLog:
         *,
         rules: StepRules,
         log_every: int,
-        share_of_peak: Callable[[int, int, float], float],
+        share_of_peak: Callable[[int, int, float], float | None],
         adviser: Adviser,
         track: Callable[[dict[str, Any], int], None],
     ):
-        """`share_of_peak` judges tokens, targets and seconds; `track` passes values of a step on to trackers."""
+        """`share_of_peak` is a function of tokens, targets and seconds, None where it is unknown; `track` passes values
+        of a step on to trackers."""
         self._folder, self._state, self._rules, self._log_every = folder, state, rules, log_every
         self._share_of_peak, self._adviser, self._track = share_of_peak, adviser, track
         self._first_step, self._seconds_before = state.step, state.seconds
@@ -99,6 +100,7 @@ class RunLog:
     def _tell(self, done: int, result: StepResult, lr: float) -> None:
         seconds = max(self._window_seconds, 1e-9)
         seconds_per_step = (self._state.seconds - self._seconds_before) / (done - self._first_step)
+        share = self._share_of_peak(self._window_tokens, self._window_targets, seconds)
         values = {
             "loss": self._loss_sum / self._loss_targets if self._loss_targets else math.nan,
             "lr": lr,
@@ -107,7 +109,7 @@ class RunLog:
             "seconds": round(self._state.seconds, 3),
             "tokens_per_second": round(self._window_tokens / seconds, 1),
             "targets_share": round(self._window_targets / max(self._window_tokens, 1), 4),
-            "share_of_peak": round(self._share_of_peak(self._window_tokens, self._window_targets, seconds), 4),
+            **({} if share is None else {"share_of_peak": round(share, 4)}),
             "input_stall": round(min(self._waited / seconds, 1.0), 4),
             "skipped": self._skipped,
         }
@@ -168,7 +170,8 @@ def _sentence(done: int, total_steps: int, values: dict[str, Any], left: float) 
     clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
     learned = "" if math.isnan(values["loss"]) else f"loss {values['loss']:.3f}  "
     skipped = f"skipped {values['skipped']}, not finite  " if values["skipped"] else ""
+    peak = f"{values['share_of_peak']:.0%} of peak  " if "share_of_peak" in values else ""
     return (
         f"step {done}/{total_steps}  {learned}{skipped}{values['tokens_per_second']:,.0f} tokens/s  "
-        f"{values['share_of_peak']:.0%} of peak  input {values['input_stall']:.0%}  left {clock}"
+        f"{peak}input {values['input_stall']:.0%}  left {clock}"
     )

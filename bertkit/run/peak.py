@@ -12,10 +12,22 @@ from bertkit.model.flops import forward_flops, head_flops, layer_flops
 from bertkit.model.heads import ModelWithHead
 
 
-def share_of_peak(flops: Callable[[int, int], float], accelerator: Accelerator) -> Callable[[int, int, float], float]:
-    """A function of tokens, targets and seconds: the share of the peak of this run's devices that they make."""
-    peak = measure_peak(accelerator.device, accelerator.mixed_precision) * accelerator.num_processes
-    return lambda num_tokens, num_targets, seconds: flops(num_tokens, num_targets) / seconds / peak
+def share_of_peak(
+    flops: Callable[[int, int], float], accelerator: Accelerator
+) -> Callable[[int, int, float], float | None]:
+    """A function of tokens, targets and seconds: the share of the peak of this run's devices that they make. A run that
+    is faster than its peak was measured beside other programs: the peak is measured again, and the share is None if
+    that does not help."""
+    peak = 0.0
+
+    def share(num_tokens: int, num_targets: int, seconds: float) -> float | None:
+        nonlocal peak
+        speed = flops(num_tokens, num_targets) / seconds / accelerator.num_processes
+        if speed > peak:
+            peak = max(peak, measure_peak(accelerator.device, accelerator.mixed_precision))
+        return speed / peak if speed <= peak else None
+
+    return share
 
 
 def measure_peak(device: torch.device, precision: str) -> float:

@@ -85,3 +85,15 @@ def test_lines_beyond_the_checkpoint_and_a_torn_line_are_cut(tmp_path):
     cut_metrics(tmp_path, 10)
     assert path.read_text() == '{"step": 5}\n{"step": 10}\n'
     cut_metrics(tmp_path / "absent", 10)
+
+
+@pytest.mark.parametrize("share", [0.5, None])
+def test_an_unknown_share_of_peak_is_left_out(share, tmp_path, capsys):
+    state, known = LoopState(), int(share is not None)
+    options = {"adviser": adviser(), "share_of_peak": lambda tokens, targets, seconds: share}
+    with make_log(tmp_path, state, total_steps=1, log_every=1, **options) as log:
+        state.step = 1
+        log.step(result(5.0, 1), 0.5, 1.0, 0.0)
+    ((_, record),) = read_metrics(tmp_path)
+    assert record.get("share_of_peak") == share
+    assert capsys.readouterr().err.count("of peak") == known

@@ -1,5 +1,7 @@
 """The operations of a step are counted as the step does them: by hand, and by torch's own counter."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -7,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertkit.bench.step import Workload, make_batch
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, TokenTagger, build_encoder
 from bertkit.model.flops import head_flops
+from bertkit.run import peak
 from bertkit.run.peak import count_flops, step_flops
 
 torch.set_num_threads(1)
@@ -52,3 +55,15 @@ def test_a_frozen_encoder_runs_forward_only():
     before = count_flops(model)(7, 5)
     model.encoder.requires_grad_(False)
     assert count_flops(model)(7, 5) - 5 * head == (before - 5 * head) / 3
+
+
+def test_a_peak_that_a_run_exceeds_is_measured_again_and_otherwise_not_reported(monkeypatch):
+    measured = iter([10.0, 40.0, 5.0])
+    monkeypatch.setattr(peak, "measure_peak", lambda device, precision: next(measured))
+    accelerator = SimpleNamespace(device="cpu", mixed_precision="no", num_processes=2)
+    share = peak.share_of_peak(lambda num_tokens, num_targets: num_tokens, accelerator)
+    assert share(10, 0, 1.0) == 0.5
+    assert share(60, 0, 1.0) == 0.75, "faster than the first peak, so it was measured again"
+    assert share(20, 0, 1.0) == 0.25, "the best peak is kept"
+    assert share(100, 0, 1.0) is None
+    assert next(measured, None) is None
