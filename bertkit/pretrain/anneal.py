@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bertkit.config.recipe import Recipe, read_recipe, to_yaml
 from bertkit.pretrain.budget import read_lengths
+from bertkit.pretrain.objectives import SHARES_OF_STEPS
 from bertkit.run.checkpoint import checkpoints, load_checkpoint
 from bertkit.run.folder import CHECKPOINTS, FACTS, METRICS, RECIPE, SAVED, read_facts, read_metrics
 from bertkit.run.schedule import count_warmup, lr_share
@@ -109,8 +110,8 @@ def _as_many_steps(recipe: Recipe, planned: int, total: int) -> list[str]:
     same = [f"optim.warmup_steps={count_warmup(planned, recipe.optim)}"]
     if recipe.train.first_batch is not None:
         same.append(f"train.batch_warmup={min(1.0, recipe.train.batch_warmup * planned / total)!r}")
-    if recipe.train.objective == "causal-first":
-        same.append(f"train.causal_share={min(1.0, round(recipe.train.causal_share * planned) / total)!r}")
+    for key in SHARES_OF_STEPS.get(recipe.train.objective, ()):
+        same.append(f"train.{key}={min(1.0, round(getattr(recipe.train, key) * planned) / total)!r}")
     return same
 
 

@@ -11,6 +11,7 @@ from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.pretrain.data import PretrainingData
 from bertkit.run.folder import num_launched
+from bertkit.run.optim import MOMENTS
 from bertkit.run.room import check_memory, check_open_files
 
 _SMALLEST_VOCABULARY = 64
@@ -42,7 +43,8 @@ def memory_needs(recipe: Recipe, config: EncoderConfig, tokens_per_row: float) -
     rows_here = math.ceil(train.global_batch / num_launched())
     tokens_at_once = min(train.micro_batch, rows_here) * tokens_per_row
     sharded = num_launched() if os.environ.get("ACCELERATE_USE_FSDP") == "true" else 1
-    bytes_per_weight = ((16 if recipe.optim.name == "adamw" else 12) + (4 if train.average else 0)) / sharded
+    # The weight itself, its gradient, what the optimizer keeps, and the mean.
+    bytes_per_weight = 4 * (2 + MOMENTS.get(recipe.optim.name, 0) + bool(train.average)) / sharded
     kept = config.hidden_size
     if not train.gradient_checkpointing:
         kept += 3 * config.hidden_size + config.intermediate_size

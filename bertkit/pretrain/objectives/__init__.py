@@ -39,6 +39,8 @@ OBJECTIVES: "Table[Row]" = Table(
         "token-dropping": "bertkit.pretrain.objectives.token_dropping:token_dropping",
     },
 )
+SHARES_OF_STEPS = {"causal-first": ("causal_share",)}
+"""Keys of the section `train` that an objective reads as a share of the steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 OPTIMIZERS: "Table[Row]" = Table(
     "optimizer", {"adamw": "bertkit.run.optim.adamw:adamw", "muon": "bertkit.run.optim.muon:muon"}
 )
+MOMENTS = {"adamw": 2, "muon": 1}
+"""The fewest float32 numbers that an optimizer keeps for a weight; 0 for one that is not listed."""
 
 
 class Group(NamedTuple):
