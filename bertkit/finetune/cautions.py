@@ -1,5 +1,6 @@
 """What makes a result doubtful, said where the result is: at the end of a run and in its report."""
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ _MOST_UNKNOWN = 0.02
 _FEW_STEPS = 50
 _MOST_SHARED = 0.01
 _LONG_ENOUGH = 20
-"""Characters of a sentence that nobody writes twice by chance; shorter ones, such as thanks, stand in every corpus."""
+"""Letters of a sentence that nobody writes twice by chance; shorter ones, such as thanks, stand in every corpus. A
+wide character, as Chinese has them, says as much as two letters at least."""
 
 
 def cautions(data: TuningData, steps: Steps, results: Mapping[str, Any]) -> list[str]:
@@ -65,10 +67,14 @@ def _few_steps(steps: Steps) -> Iterator[str]:
 def _shared_sentences(data: TuningData) -> Iterator[str]:
     known = {tuple(sentence.words) for sentence in data.labeled.train}
     for part in _PARTS:
-        sentences = [sentence for sentence in data.sentences(part) if sum(map(len, sentence.words)) >= _LONG_ENOUGH]
+        sentences = [sentence for sentence in data.sentences(part) if _letters(sentence.words) >= _LONG_ENOUGH]
         shared = [sentence for sentence in sentences if tuple(sentence.words) in known]
         if len(shared) > _MOST_SHARED * len(sentences):
             yield (
                 f"{len(shared):,} of {len(sentences):,} longer {data.task.examples} of data.{part} are in the training "
                 f"data too, the first in {shared[0].place()}; scores on them say nothing of new text"
             )
+
+
+def _letters(words: Sequence[str]) -> int:
+    return sum(1 + (unicodedata.east_asian_width(character) == "W") for word in words for character in word)
