@@ -34,7 +34,7 @@ def sentences_of_records(
     follows = follower()
     for record, line in records:
         sentence = _sentence_of(unwrapped(record), line, source, config, tagged, splitter)
-        yield sentence._replace(follows=follows(record, sentence.offsets is None))
+        yield sentence._replace(follows=follows(record, sentence.text is None))
 
 
 def follower() -> Callable[[Mapping[str, Any], bool], bool]:
@@ -52,6 +52,16 @@ def follower() -> Callable[[Mapping[str, Any], bool], bool]:
         return same
 
     return follows
+
+
+def resplit(sentence: Sentence, offsets: Places) -> Sentence:
+    """A sentence whose words were cut out of its text, cut again at these places; its spans stay where they are."""
+    assert sentence.text is not None
+    spans = [(start, end, kind) for start, end, kind, _ in character_spans(sentence)]
+    offsets = _apart(offsets, spans)
+    words = [sentence.text[start:end] for start, end in offsets]
+    tags, lines = _span_tags(offsets, spans, sentence.place()), sentence.lines[:1] * len(words)
+    return sentence._replace(words=words, tags=tags, lines=lines, offsets=offsets)
 
 
 class LabelKind(NamedTuple):
@@ -182,7 +192,7 @@ def _sentence_of(
         offsets = offsets if places else _apart(offsets, spans)
         tags = _span_tags(offsets, spans, place)
     words = [text[start:end] for start, end in offsets]
-    return Sentence(words, tags, source, [line] * len(words), text, offsets)
+    return Sentence(words, tags, source, [line] * len(words), text, None if places else offsets)
 
 
 def _are_places(words: Sequence[Any], record: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ class Sentence(NamedTuple):
     text: str | None = None
     """The running text, where the source has it."""
     offsets: list[tuple[int, int]] | None = None
-    """Start and end of each word in the text, where they are known."""
+    """Start and end of each word in the text, where the words were cut out of it; None where the source has words."""
     record: Mapping[str, Any] | None = None
     """What it was read from, where other fields of a record are to be kept."""
     scores: Mapping[tuple[int, int], float] | None = None

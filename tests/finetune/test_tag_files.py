@@ -74,7 +74,7 @@ def test_a_file_comes_back_with_nothing_but_its_tags_changed(trained_tagger, tmp
     conllu = "\n".join(row if row[:1] == "#" else row.replace(" ", "\t") for row in rows) + "\n"
     (tmp_path / "b.conllu").write_text(conllu)
     out = run_tag(capsys, "--model", trained_tagger, tmp_path / "b.conllu")
-    assert out == conllu.replace("A\tX", "A\tB-PER").replace("B\tX", "B\tO")
+    assert out == conllu.replace("obj\t_\t_", "obj\t_\tNER=B-PER")  # spans are no parts of speech
     records = [
         {"id": 7, "tokens": ["anna", "paints"], "ner_tags": ["O", "O"], "other": {"x": [1]}},
         {"id": 8, "text": "anna paints", "label": [[0, 1, "X"]]},
@@ -130,7 +130,10 @@ def test_columns_named_for_one_format_do_not_touch_the_words_of_another():
     """Trained on columns whose second holds the tags, or on CoNLL-U: the second column of CoNLL-U holds the words."""
     columns = Reading(TaggedConfig(tag_column="2", encoding="latin-1"), LABELS, [".conll"])
     assert columns.of("tsv").config.tag_column == columns.of("text").config.tag_column == "2"
-    assert columns.of("conllu").config == TaggedConfig(encoding="latin-1") == columns.of("jsonl").config
+    assert columns.of("jsonl").config == TaggedConfig(encoding="latin-1")
+    assert columns.of("conllu").config == TaggedConfig(encoding="latin-1", tag_column="misc:NER")
+    assert Reading(TaggedConfig(), ["NOUN", "O"], [".conll"]).of("conllu").config.tag_column == "upos"
+    assert Reading(TaggedConfig(), LABELS, [".conllu"]).of("conllu").config.tag_column == ""
     treebank = Reading(TaggedConfig(tag_column="upos"), LABELS, [".conllu"])
     assert [treebank.of(kind).config.tag_column for kind in ("conllu", "conll", "jsonl")] == ["upos", "", ""]
     records = Reading(TaggedConfig(word_column="body"), LABELS, [".jsonl"])

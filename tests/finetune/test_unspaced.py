@@ -91,3 +91,46 @@ def test_an_unknown_segmenter_is_refused_with_the_nearest(run, capsys):
     assert "data.segmenter" in capsys.readouterr().err
     assert main(["tag", "--model", str(run), "--segmenter", "jeiba"]) == 2
     assert "'jieba'" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory) -> Path:
+    """A tagger of spans over the same words."""
+    home = tmp_path_factory.mktemp("spans")
+    draw = random.Random(0)
+    names, verbs = ["老师", "图书馆"], ["喜欢", "记得", "看"]
+    lines = [[draw.choice(names), draw.choice(verbs), draw.choice(names), "。"] for _ in range(60)]
+    tags = ["B-N", "O", "B-N", "O"]
+    rows = ("".join(f"{word}\t{tag}\n" for word, tag in zip(line, tags, strict=True)) for line in lines)
+    (home / "train.conll").write_text("\n".join(rows))
+    data = [f"data.train={home / 'train.conll'}", f"run.dir={home / 'run'}"]
+    assert main(["finetune", "ner", *data, "model.like=demo", "train.epochs=2", "train.global_batch=16"]) == 0
+    return home / "run"
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("conllu", "a.conllu"),
+        ("spans", "a.jsonl"),
+        ("doccano", "a.jsonl"),
+        ("label-studio", "a.json"),
+        ("brat", "a.ann"),
+    ],
+)
+def test_a_tagger_agrees_with_its_own_answers_in_every_form(spans, tmp_path, capsys, form, name):
+    """Text without words in a labeled file is split as raw text is."""
+    (tmp_path / "a.txt").write_text("老师记得图书馆。\n图书馆看老师。\n")
+    assert main(["tag", "--model", str(spans), str(tmp_path / "a.txt"), "--output", form]) == 0
+    (tmp_path / name).write_text(capsys.readouterr().out)
+    assert main(["evaluate", str(spans), str(tmp_path / name), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["gold"], found["f1"], found["accuracy"]) == (4, 1.0, 1.0)
+
+
+def test_spans_leave_the_parts_of_speech_of_a_file_alone(spans, tmp_path, capsys):
+    rows = [f"{number}\t{word}\t_\tX" + "\t_" * 6 for number, word in enumerate(["老师", "看", "图书馆"], start=1)]
+    (tmp_path / "a.conllu").write_text("\n".join([*rows, "", ""]))
+    assert main(["tag", "--model", str(spans), str(tmp_path / "a.conllu")]) == 0
+    cells = [line.split("\t") for line in capsys.readouterr().out.splitlines() if line]
+    assert [(row[3], row[9]) for row in cells] == [("X", "NER=B-N"), ("X", "_"), ("X", "NER=B-N")]

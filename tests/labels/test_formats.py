@@ -58,7 +58,7 @@ def facts(found, *fields):
     [
         ("conll", "x.conll", {}, ("words", "tags")),
         ("conllu", "x.conllu", {"tag_column": "misc:NER"}, ("words", "text")),
-        ("spans", "x.jsonl", {}, ("words", "tags", "text", "offsets")),
+        ("spans", "x.jsonl", {}, ("words", "tags", "text")),
         ("doccano", "x.jsonl", {}, ("words", "tags", "text", "offsets")),
         ("label-studio", "x.json", {}, ("words", "tags", "text", "offsets")),
     ],

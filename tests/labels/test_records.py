@@ -6,7 +6,7 @@ import pytest
 from labeling import read, write
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.records import sentences_of_records, texts_of_records
+from data_pipelines.labels.records import resplit, sentences_of_records, texts_of_records
 from data_pipelines.labels.tagged import read_labeled_texts
 
 
@@ -84,3 +84,19 @@ def test_a_word_that_two_spans_share_becomes_two_and_real_overlaps_are_refused(t
     assert (sentence.words, sentence.tags) == (["win", ".", ".."], ["O", "B-A", "B-B"])
     with pytest.raises(ValueError, match=r"a\.jsonl:1.*5-7.*overlaps"):
         read(tmp_path / "a.jsonl", json.dumps({"text": "win ...", "spans": [{**spans[0], "end": 6}, spans[1]]}))
+
+
+def test_spans_stay_where_they_are_when_a_text_is_split_otherwise():
+    record = {"text": "王小明住在北京", "label": [[0, 3, "PER"], [5, 7, "LOC"]]}
+    (sentence,) = sentences_of_records([(record, 4)], "a.jsonl", TaggedConfig(), True)
+    assert len(sentence.words) == 7
+    again = resplit(sentence, [(0, 3), (3, 5), (5, 7)])
+    assert (again.words, again.tags) == (["王小明", "住在", "北京"], ["B-PER", "O", "B-LOC"])
+    assert again.place(2) == "a.jsonl:4"
+    assert resplit(again, sentence.offsets).tags == sentence.tags
+
+
+def test_only_words_that_were_cut_out_of_a_text_have_places():
+    record = {"text": "do n't", "tokens": [{"start": 0, "end": 2}, {"start": 3, "end": 6}], "spans": []}
+    (given,) = sentences_of_records([(record, 1)], "a.jsonl", TaggedConfig(), True)
+    assert (given.words, given.text, given.offsets) == (["do", "n't"], "do n't", None)

@@ -1,6 +1,7 @@
 """Lines of a file or stream to what a tagger takes, with all that stands around it. Labels in them are ignored."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named, have_columns_alike
 from data_pipelines.labels.formats.conll import has_columns
+from data_pipelines.labels.formats.conllu import usual_column
 from data_pipelines.labels.formats.label_studio import unwrapped
 from data_pipelines.labels.records import follower
 from data_pipelines.labels.sentence import Sentence
@@ -51,10 +53,13 @@ class Reading(NamedTuple):
 
     def of(self, kind: str) -> "Reading":
         """For files of a format. Columns that were named for another one say nothing of these."""
+        config = self.config
         known = [FORMATS[suffix] for suffix in self.suffixes if suffix in FORMATS]
-        if kind == "text" or not known or any(have_columns_alike(format_named(kind), one) for one in known):
-            return self
-        return self._replace(config=TaggedConfig(encoding=self.config.encoding, errors=self.config.errors))
+        if kind != "text" and known and not any(have_columns_alike(format_named(kind), one) for one in known):
+            config = TaggedConfig(encoding=config.encoding, errors=config.errors)
+        if kind == "conllu" and not config.tag_column and ".conllu" not in self.suffixes:
+            config = replace(config, tag_column=usual_column(self.labels))
+        return self._replace(config=config)
 
     def of_source(self, source: str) -> "Reading":
         """For a labeled file or dataset."""

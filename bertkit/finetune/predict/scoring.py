@@ -20,7 +20,7 @@ def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, 
     if tagger.settings.get("scheme") == "plain":  # tags that look like spans were taken as they are in training
         given["scheme"] = "plain"
     read = task.read(LabeledSection(train=list(sources), **given))
-    sentences = read.train
+    sentences = [tagger.resplit(sentence) for sentence in read.train]
     known = {name: value for name, value in read.settings.items() if name != TRAINING} | tagger.settings
     labeled = Labeled([], [], sentences, tagger.labels, (), known)
     predictions = tagger.predict(sentences)

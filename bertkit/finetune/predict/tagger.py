@@ -13,6 +13,7 @@ from bertkit.finetune.predict.settings import SETTINGS, read_config, read_settin
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import LONGEST_DOCUMENT, RowForm, WordEncoder
 from bertkit.hf.folder import check_vocabulary, resolve
+from data_pipelines.labels.records import resplit
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.word_splitting import SplitRule
 from data_pipelines.vocab.tokenizer import load_tokenizer
@@ -85,6 +86,11 @@ class Tagger:
             sentences = [self._read(one)._replace(follows=follows) for one, follows in held]
             for sentence, prediction in zip(sentences, self.predict(sentences), strict=True):
                 yield self.task.result(sentence, *prediction)
+
+    def resplit(self, sentence: Sentence) -> Sentence:
+        """A labeled text with spans, in the words that the model splits it into; words that a file has stay."""
+        offsets = self._read(sentence.text or "").offsets if sentence.offsets else None
+        return resplit(sentence, offsets) if offsets else sentence
 
     def predict(self, sentences: Sequence[Sentence]) -> list[tuple[Any, Any]]:
         """What the task predicts for each sentence, and how sure it is."""

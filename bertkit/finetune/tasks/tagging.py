@@ -16,7 +16,7 @@ from bertkit.finetune.tasks.calibration import ABOUT_CALIBRATION
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.finetune.windows import label_targets, word_rows
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.records import SPAN_RULE
+from data_pipelines.labels.records import SPAN_RULE, resplit
 from data_pipelines.labels.schemes import OUTSIDE, Scheme, parse, recognise, stray_insides, to_iob2
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.tagged import read_tagged
@@ -33,6 +33,12 @@ _UNSPLIT = (
 def _read(config: LabeledSection) -> Labeled:
     """Training, dev and test sentences, with their tags in one scheme: plain ones as they are, spans in IOB2."""
     parts = read_parts(read_tagged, config)
+    if config.segmenter:
+        named = WordSplitter(SplitRule(segmenter=config.segmenter), SEGMENTERS[config.segmenter]())
+        parts = {
+            name: [resplit(each, named.places(each.text or "")) if each.offsets else each for each in sentences]
+            for name, sentences in parts.items()
+        }
     scheme, notes = _scheme(config, [sentence for sentences in parts.values() for sentence in sentences])
     if scheme != "plain":
         parts = {
@@ -102,6 +108,8 @@ def _refuse_broken_spans(sentences: list[Sentence]) -> None:
 def _labels(train: list[Sentence], scheme: Scheme) -> list[str]:
     """Sorted, O first; a kind of span always has both of its tags."""
     found = {tag for sentence in train for tag in sentence.tags or ()}
+    if found == {"_"}:
+        raise ValueError(f"{train[0].source}: all tags are '_', which means none; name their column (data.tag_column)")
     if scheme == "plain":
         return sorted(found)
     kinds = sorted({tag[1:] for tag in found if tag != OUTSIDE})
@@ -111,7 +119,6 @@ def _labels(train: list[Sentence], scheme: Scheme) -> list[str]:
 def _split_rule(train: list[Sentence], segmenter: str) -> SplitRule:
     """How the text of the data is split into words: raw text must be split alike."""
     if segmenter:
-        SEGMENTERS[segmenter]()  # is it installed?
         return SplitRule(segmenter=segmenter)
     if any(sentence.offsets is not None for sentence in train):
         return SPAN_RULE

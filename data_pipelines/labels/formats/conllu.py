@@ -71,12 +71,10 @@ def fill_conllu(config: TaggedConfig, labels: Collection[str]) -> Fill:
 
 
 def write_conllu(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[str]:
-    """Word and tag, and the text where it is known. Without another column in the settings, spans are NER=... in MISC,
-    and plain tags stand as upos."""
+    """Word and tag, and the text where it is known."""
     for sentence in sentences:
         tags = sentence.tags or []
-        usual = "misc:NER" if all(map(parse, tags)) else "upos"
-        tag_at, key = _tag_column(config.tag_column or usual, sentence.source)
+        tag_at, key = _tag_column(config.tag_column or usual_column(tags), sentence.source)
         if sentence.text is not None:
             yield f"# text = {one_line(sentence.text)}\n"
         starts = {start for start, _ in sentence.offsets or ()}
@@ -86,6 +84,11 @@ def write_conllu(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterato
             row = "\t".join([str(number), one_line(word) or "_", *["_"] * 7, misc])
             yield _filled(row, tag_at, key, tag) + "\n"
         yield "\n"
+
+
+def usual_column(tags: Collection[str]) -> str:
+    """Where such tags stand if nothing else is said: spans as NER=... in MISC, plain ones as UPOS."""
+    return "misc:NER" if all(map(parse, tags)) else "upos"
 
 
 def _tag_column(wanted: str, source: str) -> tuple[int, str]:

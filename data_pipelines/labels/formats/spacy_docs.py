@@ -22,11 +22,9 @@ def read_docs(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: 
         for index, part in enumerate(doc.sents if doc.has_annotation("SENT_START") else [doc[:]]):
             tokens = [token for token in part if not token.is_space]
             tags = _tags(part, tokens, config.tag_column or "ents", f"{source}:{number}") if tagged else None
-            start = tokens[0].idx if tokens else 0
-            offsets = [(token.idx - start, token.idx - start + len(token.text)) for token in tokens]
-            text = doc.text[start : start + offsets[-1][1]] if tokens else ""
+            text = doc.text[tokens[0].idx : tokens[-1].idx + len(tokens[-1].text)] if tokens else ""
             words, places = [token.text for token in tokens], [number] * len(tokens)
-            yield Sentence(words, tags, source, places, text, offsets, follows=index > 0)
+            yield Sentence(words, tags, source, places, text, follows=index > 0)
 
 
 def write_docs(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[bytes]:
