@@ -27,22 +27,35 @@ class ShardsAhead(AbstractContextManager):
         self._done = self._first
         """Rows of the steps that are done."""
         self._needed_until: dict[int, int] = {}
+        self._next = self._spans()
+        self._span = next(self._next, None)
+        """The first span that no step has reached yet."""
         self._problem: ValueError | None = None
         self._moved, self._closed = threading.Condition(), False
         self._thread = threading.Thread(target=self._fetch, daemon=True)
-        if rows.origin is not None and os.environ.get("LOCAL_RANK", "0") == "0":
+        self._fetches = rows.origin is not None and os.environ.get("LOCAL_RANK", "0") == "0"
+        if self._fetches:
             self._thread.start()
 
     def wait_for(self, step: int) -> None:
-        """Wait until the shards of a step are here; a store that does not give them is named."""
+        """Wait until the shards of a step are here; a store that does not give them is named. Steps come in order, so
+        the shards of earlier ones are here."""
         if self._rows.origin is None:
             return
-        shards = {int(shard) for shard in self._rows.shards_of(self._plan.rows_of_step(step).row_ids)}
+        end = self._plan.rows_before_step(step + 1)
         with self._moved:
-            while not all(map(self._rows.is_here, shards)):
-                if self._problem is not None:
-                    raise self._problem
-                self._moved.wait(_POLL_SECONDS)
+            while self._span is not None and self._span.first < end:
+                while not self._is_kept(self._span):
+                    if self._problem is not None:
+                        raise self._problem
+                    self._moved.wait(_POLL_SECONDS)
+                self._span = next(self._next, None)
+
+    def _is_kept(self, span: Span) -> bool:
+        """Whether a shard is here and stays. One of an earlier epoch is here, too, and may be about to be removed."""
+        if not self._fetches:
+            return self._rows.is_here(span.shard)
+        return self._needed_until.get(span.shard, 0) >= span.end
 
     def done(self, step: int) -> None:
         """The batches of this step have been used, on every rank."""

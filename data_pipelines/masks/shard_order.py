@@ -76,14 +76,16 @@ class ShardOrder:
 
     def _layout(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The shards of an epoch in their order, and the place at which each part begins, the end appended."""
-        if epoch not in self._laid_out:
+        layout = self._laid_out.get(epoch)
+        if layout is None:
             num_shards = len(self._rows_S)
             shards_S = permute(np.arange(num_shards), num_shards, fold(self._seed, epoch, 0))
             sizes_P = np.zeros(num_shards + self._mixed - 1, np.int64)
             for number in range(self._mixed):
                 first, end = self._borders(shards_S, np.full(num_shards, number))
                 sizes_P[number : number + num_shards] += end - first
-            # A step reaches over the border of two epochs at most; a plan may ask for any.
-            self._laid_out = dict(list(self._laid_out.items())[-1:])
-            self._laid_out[epoch] = shards_S, np.concatenate([[0], np.cumsum(sizes_P)])
-        return self._laid_out[epoch]
+            layout = shards_S, np.concatenate([[0], np.cumsum(sizes_P)])
+            # A step reaches over the border of two epochs at most, and another thread may be in the next one: what is
+            # remembered is replaced, never changed.
+            self._laid_out = {**dict(list(self._laid_out.items())[-1:]), epoch: layout}
+        return layout

@@ -1,7 +1,8 @@
 """Measures how long steps wait for rows that lie on a store: `make store-stall`.
 
 The store is the S3 server of the tests, which gives so many MB/s. Steps read their rows and then take as long as
-machines would that use so many MB/s of rows. Of twelve shards five are kept here, so most are fetched in every epoch.
+machines would that use so many MB/s of rows. Of 24 shards 8 are mixed at a time, as by default, and 12 are kept here,
+so most are fetched in every epoch.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from s3_server import S3Server, s3_server
 
 from bertkit.bench.generated import generated_documents
+from bertkit.config.recipe import MIXED_OF_STORES
 from data_pipelines.masks.ahead import ShardsAhead
 from data_pipelines.masks.plan import Plan
 from data_pipelines.masks.shard_order import ShardOrder
@@ -28,7 +30,7 @@ from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 URL = "s3://bucket/rows"
-SHARDS, MIXED, KEPT, ROWS_OF_STEP = 12, 2, 5, 256
+SHARDS, MIXED, KEPT, ROWS_OF_STEP = 24, MIXED_OF_STORES, 12, 256
 
 
 def main() -> None:
