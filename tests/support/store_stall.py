@@ -72,19 +72,21 @@ def _measure(rows: Rows, server: S3Server, store: float, use: float, seconds: fl
     step_seconds = ROWS_OF_STEP / len(rows) * sum(rows.bytes_of_shards) / (use * 1e6)
     plan = Plan(len(rows), ROWS_OF_STEP, seed=0, order=ShardOrder(rows.rows_of_shards, MIXED, seed=0))
     steps, waits = range(max(2, int(seconds / step_seconds))), []
-    start = time.perf_counter()
+    start = due = time.perf_counter()
     with ShardsAhead(rows, plan, steps) as shards:
         for step in steps:
             begin = time.perf_counter()
             shards.wait_for(step)
             waits.append(time.perf_counter() - begin)
             rows.gather(plan.rows_of_step(step).row_ids)
-            time.sleep(max(0.0, step_seconds - (time.perf_counter() - begin - waits[-1])))
+            due += waits[-1] + step_seconds
+            time.sleep(max(0.0, due - time.perf_counter()))
             shards.done(step)
     total, fetched = time.perf_counter() - start, sum(map(_is_shard, server.asked)) - before
     server.bytes_per_second = float("inf")
+    used = len(steps) * step_seconds * use / total
     print(
-        f"store {store:g} MB/s, steps {use:g} MB/s: {len(steps):,} steps in {total:.1f} s, "
+        f"store {store:g} MB/s, steps {used:.1f} of {use:g} MB/s: {len(steps):,} steps in {total:.1f} s, "
         f"{fetched} fetches of {len(rows.rows_of_shards)} shards of {max(rows.bytes_of_shards) / 1e6:.1f} MB; "
         f"the first waited {waits[0]:.2f} s, the others {sum(waits[1:]) / (total - waits[0]):.2%} of the time",
         flush=True,
