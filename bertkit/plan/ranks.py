@@ -18,7 +18,7 @@ from bertkit.run.ranks import start_accelerator
 @contextlib.contextmanager
 def fake_ranks(num_ranks: int, launch_file: Path | None, precision: str, rank: int = 0) -> Iterator[Accelerator]:
     """An accelerator on fake CUDA as the launch file would have it on this rank. Tensors made inside are fake."""
-    environment = _environment(num_ranks, launch_file, rank) if num_ranks > 1 else {}
+    environment = launch_environment(num_ranks, launch_file, rank) if num_ranks > 1 else {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_in_environment(environment))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -70,7 +70,7 @@ def answer_messages(model: nn.Module) -> None:
         model.register_comm_hook(None, summed)
 
 
-def _environment(num_ranks: int, launch_file: Path | None, rank: int) -> dict[str, str]:
+def launch_environment(num_ranks: int, launch_file: Path | None, rank: int) -> dict[str, str]:
     """What `accelerate launch` would set for a process that it starts."""
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils.launch import prepare_multi_gpu_env

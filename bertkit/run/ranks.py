@@ -206,7 +206,7 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
 
     def catch_up() -> None:
         while in_step and _any_rank(False):
-            with accelerator.autocast():
+            with accelerator.autocast(), torch.no_grad():
                 target_logits(_one_token(accelerator.device))
 
     def sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
@@ -223,6 +223,18 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
         catch_up()
     finally:
         model.train(training)
+        if in_step:
+            _shard_again(model)
+
+
+def _shard_again(model: nn.Module) -> None:
+    """FSDP keeps the weights outside of layers gathered for a backward pass, which an evaluation has not: they would be
+    saved as they were rounded for it, and be used again after an update."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for part in model.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
 
 
 def _any_rank(here: bool) -> bool:

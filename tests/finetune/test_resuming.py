@@ -26,7 +26,7 @@ def test_a_kill_in_either_seed_does_not_change_the_result(undisturbed, home, tmp
 
 
 def test_a_run_of_shards_begins_with_an_outline(undisturbed, home, tmp_path, monkeypatch):
-    """Found without FSDP, which no CPU runs here: the outline is filled where it would be sharded."""
+    """Without FSDP: the outline is filled where it would be sharded, so that bits can be compared."""
 
     def wrapped(accelerator, model, *rest):
         assert all(param.is_meta for param in model.parameters())

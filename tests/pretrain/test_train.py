@@ -125,7 +125,7 @@ def test_the_loss_goes_down(undisturbed):
 
 
 def test_a_run_of_shards_begins_with_an_outline(undisturbed, corpus, tmp_path, monkeypatch):
-    """Found without FSDP, which no CPU runs here: the outline is filled where it would be sharded."""
+    """Without FSDP: the outline is filled where it would be sharded, so that bits can be compared."""
 
     def wrapped(accelerator, model, *rest):
         assert all(param.is_meta for param in model.parameters())
