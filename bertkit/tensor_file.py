@@ -25,10 +25,10 @@ _DTYPES = {
 _AT_ONCE = 2**22
 
 
-def in_order(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Their names in the order of the file: by name, but the widest types first, so that each lies where it can be
-    read in place."""
-    return sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
+def in_order(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same in the order of a file: by name, but the widest types first, so that each lies where it can be read in
+    place."""
+    return {name: tensors[name] for name in sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))}
 
 
 def header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:

@@ -3,26 +3,29 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.finetune.card import tagger_card
 from bertkit.finetune.cautions import cautions
 from bertkit.finetune.evaluation import all_scores, ask_once, fit_temperatures
 from bertkit.finetune.metrics import mean_and_deviation
-from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.predict.settings import SETTINGS, files_settings, settings_bytes
 from bertkit.finetune.score_tables import score_line, worst_text
 from bertkit.finetune.tasks.calibration import bake_in
 from bertkit.finetune.tasks.task import Scores
 from bertkit.finetune.tuning_data import Steps, TuningData
 from bertkit.hf import save
+from bertkit.hf.models import stored_weights
 from bertkit.model.heads import ModelWithHead
 from bertkit.run.folder import EXPORT
 from bertkit.run.log import RunLog
-from bertkit.run.ranks import Trainable
-from bertkit.run.state import LoopState, gather_state, restore_state
+from bertkit.run.ranks import Trainable, bare_model, write_gathered
+from bertkit.run.state import LoopState
 from data_pipelines import durable
 
 SCORES, WORST = "scores.json", "worst.txt"
@@ -41,23 +44,31 @@ def finish_seed(
         scores = found[part] = all_scores(data, answered, temperatures, recipe.eval.worst, trainable)
         line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
         log.record(f"best_{part}", found["step"], scores, line)
-    weights = gather_state(trainable.model, ())
-    if trainable.accelerator.is_main_process:
-        trained = ModelWithLoss(data.start.build(seed), data.task)
-        restore_state(trained, (), weights)
-        settings = data.task.finished(trained.model, data.labeled.settings)
-        if temperatures is not None:
-            bake_in(trained.model, temperatures.fitted)
-            settings = {**settings, "temperature": temperatures.fitted}
-        _name_problem(trained.model, data.task.problem_type)
-        with durable.replacing_folder(seed_folder(recipe, seed) / EXPORT) as unfinished:
-            save(trained.model.eval(), unfinished, data.start.tokenizer)
+    _export(recipe, data, seed_folder(recipe, seed), found, trainable)
+    trainable.accelerator.wait_for_everyone()
+
+
+def _export(
+    recipe: FinetuneRecipe, data: TuningData, folder: Path, found: dict[str, Any], trainable: Trainable
+) -> None:
+    """Write the trained model with all that `bertkit tag` needs, then its scores. All ranks take part."""
+    model = bare_model(trainable).model
+    settings = data.task.finished(model, data.labeled.settings)
+    if "temperature" in found:
+        bake_in(model, found["temperature"])
+        settings = {**settings, "temperature": found["temperature"]}
+    _name_problem(model, data.task.problem_type)
+
+    def write(gathered: Iterator[Tensor]) -> None:
+        with durable.replacing_folder(folder / EXPORT) as unfinished:
+            save(model, unfinished, data.start.tokenizer, gathered=gathered)
             durable.write_file(unfinished / "README.md", tagger_card(recipe, data, found).encode())
             known = {**files_settings(recipe.data), **settings}
             durable.write_file(unfinished / SETTINGS, settings_bytes(recipe.task, data.form, known))
         # Last: a seed with scores is a seed that is done.
-        durable.replace_file(seed_folder(recipe, seed) / SCORES, durable.json_bytes(found))
-    trainable.accelerator.wait_for_everyone()
+        durable.replace_file(folder / SCORES, durable.json_bytes(found))
+
+    write_gathered(trainable.accelerator, {"model": stored_weights(model)}, write)
 
 
 def _name_problem(model: ModelWithHead, problem_type: str | None) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,17 +48,23 @@ def replacing(folder: Path) -> Iterator[Path]:
             durable.move(unfinished / name, folder / name)
 
 
-def save_weights(tensors: dict[str, Tensor], folder: Path) -> None:
-    """Write them all in one file. A digest in the header lets `load` notice flipped bits."""
-    ordered = [(name, tensor.detach().cpu().contiguous()) for name, tensor in sorted(tensors.items())]
-    _write(ordered, folder / SINGLE, {"format": "pt", _DIGEST: _digest(ordered)})
+def save_weights(outlines: Mapping[str, Tensor], value_of: Callable[[str], Tensor], folder: Path) -> None:
+    """Write them all in one file, asking for each tensor in turn, in the order of their names, and keeping none. A
+    digest in the header lets `load` notice flipped bits."""
+    names, digest, path = sorted(outlines), hashlib.sha256(), folder / SINGLE
 
+    def start() -> bytes:
+        return header({name: outlines[name] for name in names}, {"format": "pt", _DIGEST: digest.hexdigest()})
 
-def _write(tensors: list[tuple[str, Tensor]], path: Path, metadata: dict[str, str]) -> None:
     with durable.naming(path), open(path, "wb") as file:
-        file.write(header(dict(tensors), metadata))
-        for _, tensor in tensors:
+        file.write(start())
+        for name in names:
+            tensor = value_of(name).detach().cpu()
+            _add(digest, name, tensor)
             file.write(bytes_of(tensor))
+            del tensor
+        file.seek(0)
+        file.write(start())  # as long as before; only now the digest is that of all
 
 
 class Weights(AbstractContextManager):
@@ -130,6 +136,10 @@ def _digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
     """Of tensors in the order of their names, one in memory at a time."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(bytes_of(tensor))
+        _add(digest, name, tensor)
     return digest.hexdigest()
+
+
+def _add(digest: Any, name: str, tensor: Tensor) -> None:
+    digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+    digest.update(bytes_of(tensor))

@@ -3,6 +3,7 @@
 Our own folders have the same layout: config.json, model.safetensors and the tokenizer's files.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,17 +79,26 @@ def left_out(folder: str | Path, model: Model) -> list[str]:
     return sorted({name.rpartition(".")[0] for name in unused if layout.is_of_other_tasks(name)})
 
 
-def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
+def save(model: Model, folder: str | Path, tokenizer: Any = None, *, gathered: Iterator[Tensor] | None = None) -> None:
     """Write the folder that `load` and transformers' Auto classes open. A model that is there already is replaced as a
     whole: a folder with weights is complete and holds one model. `tokenizer` is one that
-    `load_tokenizer` opens; without one, a tokenizer that is there stays."""
+    `load_tokenizer` opens; without one, a tokenizer that is there stays. Of a model whose weights ranks share,
+    `gathered` gives all of each tensor of `stored_weights` in turn; one is in memory at a time."""
     path = Path(folder)
     if tokenizer is not None:
         check_vocabulary(tokenizer, model.config.vocab_size, path)
-    tensors = exported_weights(model)
+    table, ours = _stored(model), stored_weights(model)
+    outlines = {
+        name: row.write(name, torch.empty(ours[name].shape, dtype=ours[name].dtype, device="meta"))
+        for name, row in table.items()
+    }
+
+    def value_of(name: str) -> Tensor:
+        return table[name].write(name, ours[name] if gathered is None else next(gathered))
+
     with replacing(path) as unfinished:
         save_around(model, unfinished, tokenizer)
-        save_weights(tensors, unfinished)
+        save_weights(outlines, value_of, unfinished)
 
 
 def save_around(model: Model, folder: Path, tokenizer: Any = None) -> None:
@@ -102,11 +112,20 @@ def save_around(model: Model, folder: Path, tokenizer: Any = None) -> None:
 
 def exported_weights(model: Model) -> dict[str, Tensor]:
     """A model's weights by the names that transformers gives them."""
+    ours = stored_weights(model)
+    return {name: row.write(name, ours[name]) for name, row in _stored(model).items()}
+
+
+def stored_weights(model: Model) -> dict[str, Tensor]:
+    """By the names that transformers gives them, in the order in which they are written, the tensors of ours that hold
+    them; one that is several of theirs stands at each."""
     state = model.state_dict()
-    tensors: dict[str, Tensor] = {}
-    for row in weight_table(layout_of(model), state):
-        tensors.update(row.write(state[row.ours]))
-    return tensors
+    return {name: state[row.ours] for name, row in _stored(model).items()}
+
+
+def _stored(model: Model) -> dict[str, Weight]:
+    rows = {name: row for row in weight_table(layout_of(model), model.state_dict()) for name in row.written}
+    return dict(sorted(rows.items()))
 
 
 def check_exportable(model: Model) -> None:

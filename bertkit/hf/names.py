@@ -1,7 +1,7 @@
 """The two-way table of a model's weights: our name on the left, Hugging Face's on the right."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -29,13 +29,16 @@ class Weight(NamedTuple):
         parts = [weights[name] for name in self.theirs]
         return parts[0][self.skip :].contiguous() if len(parts) == 1 else torch.cat(parts)
 
-    def write(self, tensor: Tensor) -> Mapping[str, Tensor]:
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Every name under which ours, or a part of it, is written."""
+        return (*self.theirs, *self.copies)
+
+    def write(self, name: str, tensor: Tensor) -> Tensor:
+        """What is written under one of these names, of all of ours; no copy where a view will do."""
         if self.skip:
             tensor = torch.cat([tensor.new_zeros(self.skip, *tensor.shape[1:]), tensor])
-        if len(self.theirs) == 1:
-            return {self.theirs[0]: tensor, **{name: tensor.clone() for name in self.copies}}
-        # safetensors refuses views of one storage.
-        return {name: part.clone() for name, part in zip(self.theirs, tensor.chunk(len(self.theirs)), strict=True)}
+        return tensor if name in self.copies else tensor.chunk(len(self.theirs))[self.theirs.index(name)]
 
 
 def weight_table(layout: Layout, ours: Iterable[str]) -> list[Weight]:

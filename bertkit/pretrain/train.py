@@ -5,15 +5,17 @@ masks, dropout and rates are functions of the seed and the step. So a checkpoint
 counters, and nothing else needs to be remembered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bertkit.config.recipe import Recipe
 from bertkit.hf import save as save_model
+from bertkit.hf.models import stored_weights
 from bertkit.pretrain.budget import decide_steps, load_budget, make_plan, read_lengths
 from bertkit.pretrain.card import model_card
 from bertkit.pretrain.checks import check_pretraining
@@ -31,10 +33,19 @@ from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.optim.average import average_weights, averaged
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, agree_on, check_same_start, evaluating, is_sharded, wrap
+from bertkit.run.ranks import (
+    Trainable,
+    agree_on,
+    bare_model,
+    check_same_start,
+    evaluating,
+    is_sharded,
+    wrap,
+    write_gathered,
+)
 from bertkit.run.room import check_disk, free_memory
 from bertkit.run.start import Run, start_run
-from bertkit.run.state import LoopState, gather_state, restore_state
+from bertkit.run.state import LoopState
 from data_pipelines import durable
 
 
@@ -175,16 +186,15 @@ def export(
     scores: dict[str, Any] | None,
 ) -> None:
     """Write the trained model with its tokenizer and its card. All ranks take part."""
-    weights = gather_state(trainable.model, ())
-    if not trainable.accelerator.is_main_process:
-        return
-    trained = build_model(recipe, data, objective)
-    restore_state(trained, (), weights)
-    model = objective.exported(trained)
-    card = model_card(recipe, model, objective.summary, state, epochs, scores)
-    with durable.replacing_folder(Path(recipe.run.dir) / EXPORT) as unfinished:
-        save_model(model, unfinished, data.tokenizer)
-        durable.write_file(unfinished / "README.md", card.encode())
+    model = objective.exported(bare_model(trainable))
+
+    def write(gathered: Iterator[Tensor]) -> None:
+        card = model_card(recipe, model, objective.summary, state, epochs, scores)
+        with durable.replacing_folder(Path(recipe.run.dir) / EXPORT) as unfinished:
+            save_model(model, unfinished, data.tokenizer, gathered=gathered)
+            durable.write_file(unfinished / "README.md", card.encode())
+
+    write_gathered(trainable.accelerator, {"model": stored_weights(model)}, write)
 
 
 def _due(step: int, every: int) -> bool:

@@ -23,7 +23,7 @@ from bertkit.config.fields import build
 from bertkit.events import event
 from bertkit.run.folder import CHECKPOINTS, SAVED
 from bertkit.run.log import cut_metrics
-from bertkit.run.ranks import Trainable, agree_on
+from bertkit.run.ranks import Trainable, agree_on, write_gathered
 from bertkit.run.state import LoopState, gather_in_turn, named_state, restore_state
 from bertkit.tensor_file import blocks_of, header, in_order
 from data_pipelines import durable
@@ -73,22 +73,15 @@ def save(folder: Path, state: LoopState, trainable: Trainable, keep: int, held: 
     """Write a checkpoint of a run on the first rank; if that fails, every rank fails with the same words. Those of the
     steps that are `held` stay."""
     checkpoint = Checkpoint(state.step, named_state(trainable.model, trainable.optimizers), asdict(state))
-    gathered = gather_in_turn(checkpoint.tensors)
-    problem = ""
-    if trainable.accelerator.is_main_process:
-        try:
-            besides = {state.best_step, *held}
-            save_checkpoint(folder / CHECKPOINTS, checkpoint, gathered=gathered, keep=keep, besides=besides)
-            if not (folder / SAVED).exists():
-                durable.replace_file(folder / SAVED, b"")
-            event("checkpoint", step=state.step, path=str(checkpoint_folder(folder / CHECKPOINTS, state.step)))
-        except OSError as error:
-            problem = str(error)
-    for _ in gathered:
-        pass  # the other ranks, or all of them where a file could not be written
-    problem = agree_on(trainable.accelerator, problem)
-    if problem:
-        raise OSError(problem)
+
+    def write(gathered: Iterator[Tensor]) -> None:
+        besides = {state.best_step, *held}
+        save_checkpoint(folder / CHECKPOINTS, checkpoint, gathered=gathered, keep=keep, besides=besides)
+        if not (folder / SAVED).exists():
+            durable.replace_file(folder / SAVED, b"")
+        event("checkpoint", step=state.step, path=str(checkpoint_folder(folder / CHECKPOINTS, state.step)))
+
+    write_gathered(trainable.accelerator, checkpoint.tensors, write)
 
 
 class Checkpoint(NamedTuple):
@@ -112,6 +105,7 @@ def save_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(folder)
     target = checkpoint_folder(folder, checkpoint.step)
+    checkpoint = checkpoint._replace(tensors={part: in_order(named) for part, named in checkpoint.tensors.items()})
     _write_folder(target, checkpoint, gather_in_turn(checkpoint.tensors) if gathered is None else gathered)
     _prune(folder, newest=checkpoint.step, keep=keep, besides=besides)
     return target
@@ -184,10 +178,9 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _write_folder(target: Path, checkpoint: Checkpoint, gathered: Iterator[Tensor]) -> None:
-    ordered = {part: {name: named[name] for name in in_order(named)} for part, named in checkpoint.tensors.items()}
-    headers = {part: header(named) for part, named in ordered.items()}
+    headers = {part: header(named) for part, named in checkpoint.tensors.items()}
     state = durable.json_bytes(checkpoint.state)
-    sizes = [tensor.numel() * tensor.itemsize for named in ordered.values() for tensor in named.values()]
+    sizes = [tensor.numel() * tensor.itemsize for named in checkpoint.tensors.values() for tensor in named.values()]
     needed = sum(sizes) + sum(map(len, headers.values())) + len(state) + _SPARE_BYTES
     free = shutil.disk_usage(target.parent).free
     if needed > free:
@@ -196,7 +189,7 @@ def _write_folder(target: Path, checkpoint: Checkpoint, gathered: Iterator[Tenso
     try:
         temporary.mkdir()
         files = {}
-        for part, named in ordered.items():
+        for part, named in checkpoint.tensors.items():
             blocks = itertools.chain([headers[part]], blocks_of(itertools.islice(gathered, len(named))))
             files[f"{part}.safetensors"] = _write(temporary / f"{part}.safetensors", blocks)
         files["state.json"] = _write(temporary / "state.json", [state])

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from bertkit.config.recipe import flat_values
 from bertkit.model.initialization import values_of
 from bertkit.run.folder import num_launched
 from bertkit.run.signals import ended_by_signals
-from bertkit.run.state import fill_shards
+from bertkit.run.state import fill_shards, gather_in_turn
 from data_pipelines import durable
 from data_pipelines.table import nearest
 
@@ -171,6 +171,11 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     return [layer for part in model.modules() if isinstance(part, nn.ModuleList) for layer in part]
 
 
+def bare_model(trainable: Trainable) -> Any:
+    """The model without what DDP puts around it; under FSDP its weights are shards."""
+    return trainable.accelerator.unwrap_model(trainable.model, keep_torch_compile=True)
+
+
 class Evaluation(NamedTuple):
     """How a rank takes part in an evaluation."""
 
@@ -190,7 +195,7 @@ class Evaluation(NamedTuple):
 def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
     """The model as an evaluation needs it, without dropout; afterwards it is as before. All ranks take part."""
     model, _, accelerator = trainable
-    bare, training = accelerator.unwrap_model(model, keep_torch_compile=True), model.training
+    bare, training = bare_model(trainable), model.training
     # FSDP computes in step over all ranks: one with fewer batches continues with a token that counts nowhere.
     in_step = is_sharded(accelerator)
     target_logits = getattr(bare, "target_logits", bare)
@@ -263,6 +268,27 @@ def agree_on(accelerator: Accelerator, value: Value, source: int = 0) -> Value:
         data = data.new_empty(int(size))
     torch.distributed.broadcast(data, src=source)
     return json.loads(bytes(data.tolist()))
+
+
+def write_gathered(
+    accelerator: Accelerator,
+    tensors: Mapping[str, Mapping[str, torch.Tensor]],
+    write: Callable[[Iterator[torch.Tensor]], None],
+) -> None:
+    """Let the first rank write tensors that ranks share: `write` is given all of each in turn, one in memory at a time.
+    If that fails, every rank fails with the same words."""
+    gathered = gather_in_turn(tensors)
+    failed = None
+    if accelerator.is_main_process:
+        try:
+            write(gathered)
+        except OSError as error:
+            failed = error
+    for _ in gathered:
+        pass  # the other ranks, or all of them where a file could not be written
+    told = agree_on(accelerator, "" if failed is None else str(failed))
+    if told:
+        raise failed or OSError(told)
 
 
 def check_same_start(accelerator: Accelerator, recipe: Any, facts: Callable[[], dict[str, Any]]) -> None:

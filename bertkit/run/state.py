@@ -39,7 +39,8 @@ class LoopState:
 
 
 def named_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
-    """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`, as they lie here."""
+    """Weights by name, and everything the optimizers remember as `PARAMETER/STATE`, as they lie here, in the order of
+    their files."""
     names: dict[torch.Tensor, str] = {param: name for name, param in _named_parameters(model).items()}
     memory = {
         f"{names[param]}/{key}": value
@@ -47,7 +48,7 @@ def named_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -
         for param, state in optimizer.state.items()
         for key, value in state.items()
     }
-    return {"model": {name: param.detach() for param, name in names.items()}, "optimizer": memory}
+    return {"model": in_order({name: param.detach() for param, name in names.items()}), "optimizer": in_order(memory)}
 
 
 def gather_in_turn(tensors: Mapping[str, Mapping[str, Tensor]]) -> Iterator[Tensor]:
@@ -58,23 +59,12 @@ def gather_in_turn(tensors: Mapping[str, Mapping[str, Tensor]]) -> Iterator[Tens
     """
     first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
     for part in tensors.values():
-        for name in in_order(part):
-            if first or isinstance(part[name], DTensor):
-                full = gather_full(part[name]).detach()
+        for tensor in part.values():
+            if first or isinstance(tensor, DTensor):
+                full = gather_full(tensor).detach()
                 if first:
                     yield full.cpu()
                 del full
-
-
-def gather_state(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
-    """The state with all of its tensors, kept on the first rank; nothing on others. All ranks take part."""
-    tensors = named_state(model, optimizers)
-    gathered = list(gather_in_turn(tensors))
-    if not gathered:
-        return {part: {} for part in tensors}
-    full = iter(gathered)
-    kept = {part: {name: next(full) for name in in_order(named)} for part, named in tensors.items()}
-    return {part: {name: kept[part][name] for name in named} for part, named in tensors.items()}
 
 
 @torch.no_grad()
@@ -102,7 +92,7 @@ def _cloned(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def restore_state(
     model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], tensors: Mapping[str, Mapping[str, Tensor]]
 ) -> None:
-    """Put back what `gather_state` took; names and shapes must be the model's, all of them. Each tensor is asked for
+    """Put back what `named_state` gave; names and shapes must be the model's, all of them. Each tensor is asked for
     once, and only this rank's shard of it outlives the next."""
     params = _named_parameters(model)
     weights = tensors["model"]

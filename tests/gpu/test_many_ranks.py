@@ -1,26 +1,21 @@
 """Many ranks are one rank: the same losses, norms and weights, with true collectives; and what half precision costs."""
 
 import contextlib
-import errno
-import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 import torch
-from threaded_ranks import Counted, Rank, on_ranks, shard
+from states import gather_state
+from threaded_ranks import Rank, on_ranks, shard
 
-from bertkit import tensor_file
 from bertkit.config.sections import OptimConfig
 from bertkit.model import MaskedLM, build_encoder
 from bertkit.model.config import BertConfig, ModernBertConfig
 from bertkit.plan.watch import Memory
-from bertkit.run.checkpoint import Checkpoint, load_checkpoint, save, save_checkpoint
+from bertkit.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from bertkit.run.optim import build_optimizers, set_lr
-from bertkit.run.ranks import Trainable
-from bertkit.run.state import LoopState, gather_full, gather_state, named_state, restore_state
+from bertkit.run.state import gather_full, restore_state
 from bertkit.run.step import accumulate_gradients, train_step
-from data_pipelines import durable
 from data_pipelines.masks.batch import PackedBatch
 
 torch.set_num_threads(1)
@@ -115,67 +110,6 @@ def test_a_rank_that_resumes_holds_its_shards_and_one_tensor(tmp_path):
     for part, tensors in state.items():
         for name, tensor in tensors.items():
             assert torch.equal(ranks[0][2][part][name], tensor), name
-
-
-def trainable_on(rank: Rank) -> Trainable:
-    """Of many tensors, so that all of them are much more than the largest, with moments."""
-    config = replace(SMALL, num_hidden_layers=6, hidden_size=64, intermediate_size=96)
-    model = MaskedLM(build_encoder(config, 1), 2)
-    if rank.num_processes > 1:
-        shard(model, rank.num_processes)
-    optimizers = build_optimizers(model, OptimConfig(name="muon"))
-    for param in model.parameters():
-        param.grad = torch.ones_like(param)
-    for optimizer in optimizers:
-        optimizer.step()
-    model.zero_grad()
-    return Trainable(model, optimizers, rank)
-
-
-def test_no_rank_that_saves_holds_more_than_its_shards_and_one_tensor(tmp_path):
-    """The first one included: a file is written tensor by tensor, to the bytes that one rank writes."""
-    save(tmp_path / "one", LoopState(step=5), alone := trainable_on(Rank()), keep=1)
-
-    def saved(rank: Rank):
-        trainable = trainable_on(rank)
-        with Counted() as counted:
-            save(tmp_path / "eight", LoopState(step=5), trainable, keep=1)
-        return counted.memory
-
-    tensors = [tensor for part in named_state(*alone[:2]).values() for tensor in part.values()]
-    largest, total = max(tensor.nbytes for tensor in tensors), sum(tensor.nbytes for tensor in tensors)
-    shards = total / 8 + 512 * len(tensors)  # in blocks of memory
-    assert shards + 2 * largest < total / 3
-    for memory in on_ranks(8, saved):
-        # What a rank receives comes in shards of equal size, and is cut where there are rows to spare.
-        assert memory.peak <= shards + 2 * largest
-        assert memory.now <= shards
-    written = [load_checkpoint(tmp_path / name / "checkpoints/step-00000005") for name in ("one", "eight")]
-    for part, named in written[0].tensors.items():
-        assert list(named) == list(written[1].tensors[part])
-        for name, tensor in named.items():
-            torch.testing.assert_close(written[1].tensors[part][name], tensor, rtol=1e-5, atol=1e-7)
-
-
-def test_a_file_that_cannot_be_written_is_told_on_every_rank(tmp_path, monkeypatch):
-    """In the midst of it: the other ranks still wait for shards of the first one."""
-    real = durable.write_file
-
-    def full(path, data):
-        real(path, itertools.islice(data, 1) if path.name == "optimizer.safetensors" else data)
-        if path.name == "optimizer.safetensors":
-            raise OSError(errno.ENOSPC, "disk full", str(path))
-
-    monkeypatch.setattr(durable, "write_file", full)
-    monkeypatch.setattr(tensor_file, "_AT_ONCE", 64)
-
-    def failing(rank: Rank):
-        with pytest.raises(OSError, match="disk full"):
-            save(tmp_path, LoopState(step=5), trainable_on(rank), keep=1)
-        return True
-
-    assert all(on_ranks(8, failing))
-    assert not list((tmp_path / "checkpoints").iterdir())
 
 
 @pytest.fixture

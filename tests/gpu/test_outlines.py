@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from gpu_step import FSDP_64, needs_fake_cuda, outline, recipe_of
+from states import gather_state
 from threaded_ranks import Counted, on_ranks, shard
 from tiny import TINY, TINY_MODERN
 from torch.distributed.tensor import DTensor
@@ -21,7 +22,7 @@ from bertkit.plan.watch import Memory, Watch
 from bertkit.pretrain.start_model import widened
 from bertkit.run import ranks
 from bertkit.run.optim import build_optimizers
-from bertkit.run.state import fill_shards, gather_state
+from bertkit.run.state import fill_shards
 
 torch.set_num_threads(1)
 NUM_RANKS = 8

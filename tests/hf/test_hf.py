@@ -217,7 +217,7 @@ def test_a_save_that_finds_no_room_leaves_the_old_model(folder, monkeypatch):
     def full(*arguments):
         raise OSError("no space left")
 
-    monkeypatch.setattr("bertkit.hf.files._write", full)
+    monkeypatch.setattr("bertkit.hf.files.bytes_of", full)
     with pytest.raises(OSError, match="no space left"):
         bertkit.save(MaskedLM(build_encoder(replace(TINY, layer_norm_eps=1e-3), seed=2)), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from states import gather_state
 from tiny import both
 from torch import nn
 
@@ -12,7 +13,7 @@ from bertkit.config.sections import OptimConfig
 from bertkit.model import MaskedLM, build_encoder
 from bertkit.run.optim import build_optimizers, set_lr, split_parameters
 from bertkit.run.optim.muon import Muon, orthogonalize
-from bertkit.run.state import gather_state, restore_state
+from bertkit.run.state import restore_state
 
 torch.set_num_threads(1)
 

@@ -9,11 +9,12 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from runs import run_code
+from states import gather_state
 
 from bertkit.config.sections import OptimConfig
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
 from bertkit.run.optim import build_optimizers
-from bertkit.run.state import gather_state, restore_state
+from bertkit.run.state import restore_state
 from bertkit.run.step import accumulate_gradients, seed_dropout, train_step
 from data_pipelines.masks.batch import PackedBatch
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -27,6 +26,9 @@ class Rank:
         self.num_processes, self.process_index = num_processes, process_index
         self.is_main_process = process_index == 0
 
+    def unwrap_model(self, model, **_):
+        return model
+
     @contextlib.contextmanager
     def no_sync(self, model):
         sharded = hasattr(model, "set_requires_gradient_sync")
@@ -40,7 +42,7 @@ class Rank:
 
 
 class Counted(TorchDispatchMode):
-    """Counts the memory of all tensors that are made; those of DTensor's shape inference have none."""
+    """Counts the memory of all tensors that are made; what torch puts around them has none, nor have fake ones."""
 
     def __init__(self):
         super().__init__()
@@ -51,7 +53,7 @@ class Counted(TorchDispatchMode):
             return NotImplemented
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
+            if type(leaf) in (torch.Tensor, torch.nn.Parameter):
                 self.memory.note(leaf)
         return out
 

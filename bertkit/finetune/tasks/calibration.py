@@ -112,7 +112,7 @@ def cooled(ask: Ask, temperature: float) -> Ask:
 def bake_in(model: Any, temperature: float) -> None:
     """Divides by the temperature inside the model, in its last layer: whatever opens it is calibrated."""
     for parameter in getattr(model.head, "labels", model.head).classifier.parameters():
-        parameter.data /= temperature
+        parameter.detach().div_(temperature)
 
 
 def _label_surprise(

@@ -50,8 +50,8 @@ def _loss(outputs_NK: Any, targets_NK: Any, weights_K: Any) -> Any:
 def _in_own_unit(model: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Lets the model answer in the unit of the data, as everyone expects who opens the export."""
     last = model.head.labels.classifier
-    last.weight.data *= settings["deviation"]
-    last.bias.data = last.bias.data * settings["deviation"] + settings["mean"]
+    last.weight.detach().mul_(settings["deviation"])
+    last.bias.detach().mul_(settings["deviation"]).add_(settings["mean"])
     return {**settings, "mean": 0.0, "deviation": 1.0}
 
 

@@ -108,7 +108,8 @@ class Task:
     """How sure it is and should be; without it as for labels, if the loss is cross-entropy, and else not at all."""
 
     finished: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda model, settings: settings
-    """Changes a trained model for its export, and gives the settings that fit it then."""
+    """Changes a trained model for its export, and gives the settings that fit it then. Each rank calls it: under FSDP
+    weights are shards, which can be changed in place."""
 
     example: str = 'Tagger.load("PATH/TO/THIS/FOLDER").tag("Some text.")'
     """What a model card shows of its use."""

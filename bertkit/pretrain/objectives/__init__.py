@@ -65,7 +65,8 @@ class Objective:
     """What gives each sentence of minimal pairs a score, (pairs, 2), the higher the likelier."""
 
     exported: Callable[[Any], Any] = lambda model: model
-    """The part of the trained model that is written to the export: an encoder, or one with a head."""
+    """The part of the trained model that is written to the export: an encoder, or one with a head. It takes the
+    tensors themselves, as under FSDP each rank has shards of them."""
 
     baseline_loss: float | None = None
     """The loss that the frequencies of tokens alone would reach; a run that stays there gets advice."""
