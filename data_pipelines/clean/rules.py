@@ -62,15 +62,18 @@ class Rule(NamedTuple):
 
 
 def _word_length(text: Text, config: CleanConfig) -> float:
-    unspaced = _UNSPACED.search(text.text)
-    lengths = [len(word) for word in text.words if not (unspaced and _UNSPACED.match(word))]
+    words = text.words
+    if _UNSPACED.search(text.text):
+        words = [word for word in words if not _UNSPACED.match(word)]
     # Of a text without such words nothing can be said.
-    return sum(lengths) / len(lengths) if lengths else config.min_word_length
+    return sum(map(len, words)) / len(words) if words else config.min_word_length
 
 
 def _alphabetic(text: Text, config: CleanConfig) -> float:
     # Most words are letters alone, which is told faster.
-    return _share(sum(1 for word in text.spaced if word.isalpha() or _LETTER.search(word)), text.spaced, empty=1.0)
+    others = [word for word in text.spaced if not word.isalpha()]
+    without = len(others) - sum(map(bool, map(_LETTER.search, others)))
+    return _share(len(text.spaced) - without, text.spaced, empty=1.0)
 
 
 def _symbols(text: Text, config: CleanConfig) -> float:

@@ -10,17 +10,33 @@ import numpy as np
 from data_pipelines.text.characters import IDEOGRAPHS, KANA
 
 _WORD = re.compile(rf"[{IDEOGRAPHS}{KANA}]|[^\W_]+")
+_IN_ASCII = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
+"""Each character of ASCII as a word has it, and a space for what stands between words."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def words_of(text: str) -> list[str]:
+    if text.isascii():  # the same words in a third of the time
+        return text.translate(_IN_ASCII).split()
     return _WORD.findall(text.casefold())
+
+
+class _Checksums(dict[str, int]):
+    """Of the words that came lately."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= 1 << 14:
+            self.clear()
+        self[word] = checksum = zlib.crc32(word.encode(errors="surrogatepass"))
+        return checksum
+
+
+_checksum_of = _Checksums().__getitem__
 
 
 def word_hashes(words: list[str]) -> np.ndarray:
     """(W,) of 64 bits."""
-    hash_of = {word: zlib.crc32(word.encode(errors="surrogatepass")) for word in set(words)}
-    return mixed(np.fromiter(map(hash_of.__getitem__, words), np.uint64, len(words)))
+    return mixed(np.fromiter(map(_checksum_of, words), np.uint64, len(words)))
 
 
 def text_hash(hashes_W: np.ndarray) -> np.uint64:

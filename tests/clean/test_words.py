@@ -9,6 +9,11 @@ def test_case_punctuation_and_spaces_do_not_count():
     assert words_of("The  cat's\tHAT,\nand_42!") == ["the", "cat", "s", "hat", "and", "42"]
 
 
+def test_a_text_in_ascii_has_the_words_of_one_that_is_not():
+    every = "".join(f"{chr(code)}A{chr(code)}b " for code in range(128))
+    assert words_of(every) == words_of(every + "\u2026")
+
+
 def test_ideographs_and_kana_are_words_of_their_own():
     assert words_of("我爱 NLP。すし") == ["我", "爱", "nlp", "す", "し"]
 
