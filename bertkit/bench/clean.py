@@ -10,14 +10,14 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, announce, apart, compare, interleaved, watched_memory
+from bertkit.bench.measure import Row, Told, announce, apart, compare, interleaved, watched_memory
 from data_pipelines.clean.clean import clean
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.near import NUM_HASHES, ROWS_OF_BAND, find_copies, signature
@@ -35,7 +35,7 @@ changed have 0.2 in common, and nearly all above 0.1."""
 
 def bench_clean(
     against: str | None, quick: bool, corpus: str | None = None, sizes: list[float] | None = None
-) -> tuple[list[Row], list[str]]:
+) -> Iterator[Told]:
     """Rows for what is found of planted copies, for the speed of finding them, and for more and more text."""
     announce("clean, planted near copies")
     if corpus is None:
@@ -47,22 +47,19 @@ def bench_clean(
     if against == "rensa":
         sides["theirs"] = find_with_rensa
     scores = {side: score(planted, find(planted.texts)) for side, find in sides.items()}
-    found = [
-        Row(workload=what, ours=ours, theirs=scores["theirs"][what] if "theirs" in scores else None, unit="share")
-        for what, ours in scores["ours"].items()
-    ]
+    yield f"{len(planted.originals):,} copies planted among {planted.num_natural:,} documents."
+    if "theirs" in sides:
+        yield "Theirs: rensa's RMinHash and RMinHashLSH, with our number of hashes and bands, n-grams and threshold."
+    for what, ours in scores["ours"].items():
+        theirs = scores["theirs"][what] if "theirs" in scores else None
+        yield Row(workload=what, ours=ours, theirs=theirs, unit="share")
     timings = interleaved(
         {side: lambda find=find: find(planted.texts) for side, find in sides.items()},  # type: ignore[misc]
         rounds=1 if quick else 3,
     )
     megabytes = sum(len(text.encode()) for text in planted.texts) / 1e6
-    speed = compare(f"near copies, {len(planted.texts):,} documents", megabytes, "MB/s", timings)
-    grown = [_of_size(size) for size in sorted(sizes or ())]
-    notes = [
-        f"{len(planted.originals):,} copies planted among {planted.num_natural:,} documents.",
-        "Theirs: rensa's RMinHash and RMinHashLSH, as many hash functions and bands, the same n-grams and threshold.",
-    ]
-    return [*found, speed, *grown], notes[: len(sides)]
+    yield compare(f"near copies, {len(planted.texts):,} documents", megabytes, "MB/s", timings)
+    yield from map(_of_size, sorted(sizes or ()))
 
 
 class Planted(NamedTuple):

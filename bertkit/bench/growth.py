@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TextIO
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.load import prepared
-from bertkit.bench.measure import Row, announce, apart, compare, interleaved, watched_memory
+from bertkit.bench.measure import Row, Told, announce, apart, compare, interleaved, watched_memory
 from bertkit.bench.step import Workload, make_batch, our_step
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.cpu import make_ready
@@ -40,7 +41,7 @@ _RECIPE = "bert-tiny"
 _TRAINED_STEPS = 20
 
 
-def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = None) -> tuple[list[Row], list[str]]:
+def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = None) -> Iterator[Told]:
     """Rows for more and more tokens a step, later and later steps, and more and more megabytes of text."""
     make_ready()
     sizes = sizes or ([1, 4] if quick else [10, 100, 1000])
@@ -48,14 +49,18 @@ def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = N
         folder = Path(name)
         announce("growth, steps of more and more tokens")
         steps = _step_rows(quick)
+        yield from steps
         announce("growth, seeking later and later steps")
         seeks = _seek_rows(folder, quick)
+        yield from seeks
         tokenizer_path = folder / "tokenizer"
-        seen = {size: _of_size(size, folder, tokenizer_path) for size in sorted(sizes)}
-    by_size = [row for kind in zip(*(_rows_of(size, one) for size, one in seen.items()), strict=True) for row in kind]
+        seen = {}
+        for size in sorted(sizes):
+            seen[size] = _of_size(size, folder, tokenizer_path)
+            yield from _rows_of(size, seen[size])
     first, last = seen[min(seen)], seen[max(seen)]
     sizes_told = f"From {min(seen):g} to {max(seen):g} MB"
-    notes = [
+    yield from (
         f"A token costs {steps[0].ours / steps[-1].ours:.2f} times as much in a step of 16 times the tokens.",
         f"The batch of step {_LATE[-1]:,} takes {seeks[0].ours / seeks[-1].ours:.2f} times as long as that of step 0.",
         f"{sizes_told}, preparing takes {last.prepare_mb / max(first.prepare_mb, 1):.2f} and training "
@@ -63,8 +68,7 @@ def bench_growth(against: str | None, quick: bool, sizes: list[float] | None = N
         f"{last.start_seconds / first.start_seconds:.2f} times as long.",
         "Memory: the peak of a separate process, above its imports and without mapped files. Each amount of text is "
         "measured once.",
-    ]
-    return steps + seeks + by_size, notes
+    )
 
 
 def _rows_of(size: float, seen: "Seen") -> list[Row]:

@@ -3,10 +3,10 @@
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, announce, compare, interleaved
+from bertkit.bench.measure import Row, Told, announce, compare, interleaved
 from bertkit.bench.step import Workload, our_step
 from bertkit.cpu import make_ready
 from data_pipelines.masks.batch import PackedBatch
@@ -23,19 +23,18 @@ from data_pipelines.vocab.tokenizer import Tokenizer, train_tokenizer
 
 _STEP = Workload(layers=4, width=256, vocab_size=8192, rows=32, length=128, ragged=False)
 _LOADED_AT_ONCE = 20
+_Unit = Literal["token", "word", "span"]
 
 
-def bench_load(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
+def bench_load(against: str | None, quick: bool) -> Iterator[Told]:
     """One row for each masking unit: whole steps, from the plan to tensors, in the process that trains."""
     make_ready()
+    yield f"Ours: {_STEP.rows} rows of {_STEP.length} a step from shards, with keyed masks and no worker process."
+    yield "Theirs is no opponent but the consumer: our own training step, 4×256 with fused AdamW, on such a batch."
     with tempfile.TemporaryDirectory() as name:
         tokenizer, rows = prepared(Path(name), 1_000_000 if quick else 16_000_000, _STEP.length, _STEP.vocab_size)
-        measured = [_measure(tokenizer, rows, unit, quick) for unit in ("token", "word", "span")]
-    notes = [
-        f"Ours: {_STEP.rows} rows of {_STEP.length} a step from shards, with keyed masks and no worker process.",
-        "Theirs is no opponent but the consumer: our own training step, 4×256 with fused AdamW, on such a batch.",
-    ]
-    return measured, notes
+        for unit in get_args(_Unit):
+            yield _measure(tokenizer, rows, unit, quick)
 
 
 def prepared(folder: Path, num_chars: int, seq_len: int, vocab_size: int) -> tuple[Tokenizer, Rows]:
@@ -48,7 +47,7 @@ def prepared(folder: Path, num_chars: int, seq_len: int, vocab_size: int) -> tup
     return tokenizer, open_rows(folder / "rows")
 
 
-def _measure(tokenizer: Tokenizer, rows: Rows, unit: Literal["token", "word", "span"], quick: bool) -> Row:
+def _measure(tokenizer: Tokenizer, rows: Rows, unit: _Unit, quick: bool) -> Row:
     announce(f"load, unit {unit}")
     collator = MaskingCollator.from_config(tokenizer, MaskConfig(unit=unit), seed=0, layout="packed")
     batches = _endless(rows, collator)

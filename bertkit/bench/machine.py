@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from bertkit.bench.load import prepared
-from bertkit.bench.measure import Row, announce, apart, interleaved, most_memory
+from bertkit.bench.measure import Row, Told, announce, apart, interleaved, most_memory
 from bertkit.config.recipe import Recipe, read_recipe, recipe_values, shipped_recipes
 from bertkit.cpu import make_ready
 from bertkit.model import MaskedLM, build_encoder
@@ -43,9 +43,15 @@ _NUM_CHARS = 1_500_000
 _ENDLESS = 10**9
 
 
-def bench_machine(against: str | None, quick: bool, recipes: list[str] | None = None) -> tuple[list[Row], list[str]]:
+def bench_machine(against: str | None, quick: bool, recipes: list[str] | None = None) -> Iterator[Told]:
     """One row for each recipe; the notes say what was left out."""
-    rows, left_out = [], []
+    yield (
+        f"{_device()}. Whole steps, with optimizer and loading, on generated text; input: share of the time that "
+        "waits for batches; memory: the peak above the imports."
+    )
+    yield "Where rows at once are named, the recipe's micro_batch was too large to measure; it needs more memory."
+    yield "How long a run takes on GPUs, and what it costs, is told by `bertkit plan`."
+    left_out = []
     with tempfile.TemporaryDirectory() as name:
         for names in alike(recipes or own_recipes()):
             recipe, title = _read(names[0]), ", ".join(names)
@@ -56,25 +62,16 @@ def bench_machine(against: str | None, quick: bool, recipes: list[str] | None = 
             rows_folder = _prepare_rows(Path(name), recipe.data.seq_len)
             told = apart("bertkit.bench.machine", names[0], str(rows_folder), "quick" if quick else "")
             seen = Measured(**json.loads(told))
-            rows.append(
-                Row(
-                    workload=title if seen.rows == recipe.train.micro_batch else f"{title} ({seen.rows} rows at once)",
-                    ours=seen.tokens_per_second,
-                    unit="tokens/s",
-                    share_of_peak=seen.share_of_peak,
-                    peak_memory_mb=seen.peak_memory_mb,
-                    input_stall=seen.input_stall,
-                )
+            yield Row(
+                workload=title if seen.rows == recipe.train.micro_batch else f"{title} ({seen.rows} rows at once)",
+                ours=seen.tokens_per_second,
+                unit="tokens/s",
+                share_of_peak=seen.share_of_peak,
+                peak_memory_mb=seen.peak_memory_mb,
+                input_stall=seen.input_stall,
             )
-    notes = [
-        f"{_device()}. Whole steps, with optimizer and loading, on generated text; input: share of the time that "
-        "waits for batches; memory: the peak above the imports.",
-        "Where rows at once are named, the recipe's micro_batch was too large to measure; it needs more memory.",
-        "How long a run takes on GPUs, and what it costs, is told by `bertkit plan`.",
-    ]
     if left_out:
-        notes.append(f"Left out by --quick, because a step takes long here: {', '.join(left_out)}.")
-    return rows, notes
+        yield f"Left out by --quick, because a step takes long here: {', '.join(left_out)}."
 
 
 def own_recipes() -> list[str]:

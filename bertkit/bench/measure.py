@@ -47,6 +47,10 @@ class Row:
     """Share of the time that training waits for its input."""
 
 
+Told = Row | str
+"""What a bench yields: each row as soon as it is measured, and notes that say how to read them."""
+
+
 def announce(work: str) -> None:
     """Say what is being measured."""
     print(f"measuring: {work}", file=sys.stderr, flush=True)
@@ -74,6 +78,12 @@ def compare(workload: str, amount: float, unit: str, timings: dict[str, Timing],
     spread = (timings["ours"].high - timings["ours"].low) / 2 / timings["ours"].median
     ratio = theirs and ours / theirs
     return Row(workload=workload, ours=ours, theirs=theirs, ratio=ratio, unit=unit, spread=spread, **seen)
+
+
+def tell(row: Row) -> None:
+    """Say what was measured, before the table has it."""
+    beside = "" if row.ratio is None else f", {row.ratio:.2f}×"
+    print(f"measured:  {row.workload}: {_amount(row.ours)} {row.unit}{beside}", file=sys.stderr, flush=True)
 
 
 def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> None:

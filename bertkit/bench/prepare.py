@@ -2,12 +2,13 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, announce, compare, interleaved
+from bertkit.bench.measure import Told, announce, compare, interleaved
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
 from data_pipelines.rows.shards import open_rows
@@ -21,9 +22,10 @@ _ONE_SPLIT = PrepareConfig(validation_share=0)
 """All rows in the order of the text, so that ids can be compared."""
 
 
-def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -> tuple[list[Row], list[str]]:
+def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -> Iterator[Told]:
     """One row for each kind of tokenizer: all of prepare, text on disk to finished shards, against bare encoding."""
-    rows = []
+    yield "Theirs: tokenizers' bare encode_batch_fast on the same documents held in memory, nothing written."
+    yield "Checked before timing: both give the same ids in the same order."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         text = folder / "corpus.txt"
@@ -54,10 +56,7 @@ def bench_prepare(against: str | None, quick: bool, corpus: str | None = None) -
             assert np.array_equal(_ids_without_frames(shards), bare_ids), "both sides must make the same ids"
             del bare_ids
             timings = interleaved({"ours": ours, "theirs": theirs}, rounds=3 if quick else 5)
-            rows.append(compare(f"prepare {kind}, {megabytes:.0f} MB", megabytes, "MB/s", timings))
-    notes = ["Theirs: tokenizers' bare encode_batch_fast on the same documents held in memory, nothing written."]
-    notes.append("Checked before timing: both give the same ids in the same order.")
-    return rows, notes
+            yield compare(f"prepare {kind}, {megabytes:.0f} MB", megabytes, "MB/s", timings)
 
 
 def _ids_without_frames(shards: Path) -> np.ndarray:

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, announce
+from bertkit.bench.measure import Row, Told, announce
 from bertkit.config.recipe import Recipe, read_recipe
 from bertkit.cpu import keep_freed_memory
 from bertkit.evaluate.held_out import MASK_SEED
@@ -67,12 +67,11 @@ class Finish(NamedTuple):
     steps: int
 
 
-def bench_race(
-    against: str | None, quick: bool, corpus: str | None = None, race: Race | None = None
-) -> tuple[list[Row], list[str]]:
+def bench_race(against: str | None, quick: bool, corpus: str | None = None, race: Race | None = None) -> Iterator[Told]:
     """One row: seconds of theirs for its steps, and of ours until its held-out loss is as low."""
     if against is None:
-        return [], ["A race needs an opponent: --against transformers."]
+        yield "A race needs an opponent: --against transformers."
+        return
     race = race or (Race(their_steps=30, held_out_rows=128, minutes=0.5) if quick else Race())
     torch.set_flush_denormal(True)
     with tempfile.TemporaryDirectory() as name:
@@ -86,14 +85,14 @@ def bench_race(
         announce(f"race, ours to a held-out loss of {theirs.loss:.3f}")
         ours = run_ours(recipe, data, race, goal=theirs.loss)
     arrived = ours.loss <= theirs.loss
-    row = Row(
+    yield Row(
         workload=f"race to a held-out loss of {theirs.loss:.3f}, 4×256 vocab {data.tokenizer.vocab_size}",
         ours=ours.seconds,
         theirs=theirs.seconds,
         ratio=theirs.seconds / ours.seconds if arrived else None,
         unit="s",
     )
-    notes = [
+    yield from (
         f"Theirs: {theirs.steps} steps of {race.their_batch}×{recipe.data.seq_len} of its example's loop end at a loss "
         f"of {theirs.loss:.4f}.",
         f"Ours: {_RECIPE} is at {ours.loss:.4f} after {ours.steps} steps"
@@ -101,8 +100,7 @@ def bench_race(
         f"Both are scored on the same masked tokens of the same {_count(data, race)} held-out rows, off the clock.",
         f"{'Generated text' if corpus is None else corpus}: {data.train.num_tokens / 1e6:.1f} M tokens to train on; "
         f"{torch.get_num_threads()} threads. Each side ran once, theirs first.",
-    ]
-    return [row], notes
+    )
 
 
 def run_ours(recipe: Recipe, data: PretrainingData, race: Race, goal: float) -> Finish:

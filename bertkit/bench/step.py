@@ -4,13 +4,13 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bertkit.bench.measure import Row, announce, apart, compare, interleaved, most_memory
+from bertkit.bench.measure import Row, Told, announce, apart, compare, interleaved, most_memory
 from bertkit.cpu import keep_freed_memory
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder, pack
 from bertkit.model.config import EncoderConfig
@@ -59,25 +59,28 @@ WORKLOADS = [
 WORKLOADS += [workload._replace(architecture="modernbert") for workload in WORKLOADS]
 
 
-def bench_step(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
-    """Rows of a table and notes: forward, backward and a fused AdamW step on one batch, in fp32 without dropout."""
+def bench_step(against: str | None, quick: bool) -> Iterator[Told]:
+    """Forward, backward and a fused AdamW step on one batch, in fp32 without dropout."""
     torch.set_flush_denormal(True)
     if not against:
         # As training does; theirs does not, and would gain from it in this process.
         keep_freed_memory()
     peak = matrix_peak()
     chosen = [workload for workload in WORKLOADS if workload[:3] == WORKLOADS[0][:3]] if quick else WORKLOADS
-    rows = [_measure(workload, against, quick, peak) for workload in chosen]
-    notes = [
+    yield (
         f"Real tokens a second, padding not counted; {torch.get_num_threads()} threads; "
-        f"peak: {peak / 1e9:.0f} GFLOP/s in fp32 matrix products of 2048².",
-        "Share of peak counts only the products that a step needs; memory is the peak above the imports.",
-    ]
+        f"peak: {peak / 1e9:.0f} GFLOP/s in fp32 matrix products of 2048²."
+    )
+    yield "Share of peak counts only the products that a step needs; memory is the peak above the imports."
     if against:
-        notes.append("Checked before timing: both models, with the same weights, have the same loss on the batch.")
-        theirs = ", ".join(f"{row.theirs_peak_memory_mb:,.0f} MB" for row in rows)
-        notes.append(f"Memory of theirs, row by row: {theirs}.")
-    return rows, notes
+        yield "Checked before timing: both models, with the same weights, have the same loss on the batch."
+    memories = []
+    for workload in chosen:
+        row = _measure(workload, against, quick, peak)
+        memories.append(row.theirs_peak_memory_mb)
+        yield row
+    if against:
+        yield f"Memory of theirs, row by row: {', '.join(f'{memory:,.0f} MB' for memory in memories)}."
 
 
 class Batch(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bertkit.bench.generated import generated_documents
-from bertkit.bench.measure import Row, announce, compare, interleaved
+from bertkit.bench.measure import Row, Told, announce, compare, interleaved
 from bertkit.finetune.answers import LEGAL_SPANS
 from bertkit.finetune.predict.settings import SETTINGS, settings_bytes
 from bertkit.finetune.predict.tagger import Tagger
@@ -39,53 +39,61 @@ _SHAPES: dict[str, EncoderConfig] = {
 _BATCHES = (1, 32)
 _FULL = 64
 """Words of a full sentence."""
+_CHECKED = 8
+"""Sentences on which the tags of all sides are compared."""
 
 
-def bench_tag(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
+def bench_tag(against: str | None, quick: bool) -> Iterator[Told]:
     """For each encoder, batch and kind of sentences a row for each backend: raw text in and tags out."""
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as name:
-        tokenizer = _make_tokenizer(Path(name), _sentences(300))
-        for shape, config in list(_SHAPES.items())[: 2 if quick else None]:
-            folder = Path(name) / shape.replace(" ", "-")
-            _save_tagger(config, tokenizer, folder)
-            for batch in _BATCHES:
-                rows += _measure(shape, folder, batch, against, quick)
     threads = torch.get_num_threads()
-    notes = [
+    yield (
         f"ragged: sentences of 1 to 150 words, half of them below 12; full: of {_FULL} words. {threads} threads; torch "
         "and onnx in float32. int8 is fastest where the processor has VNNI, and may give other tags."
-    ]
-    if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None:
-        notes.append("Without the packages of the extra onnx only torch is measured.")
+    )
+    if not _has_onnx():
+        yield "Without the packages of the extra onnx only torch is measured."
     if against:
-        notes.append(
+        yield (
             "Theirs: pipeline('token-classification'). Checked before timing: the same tags in float32, each word by "
             "itself. Timed with legal spans and their confidence; random weights make nearly every sentence illegal."
         )
-    return rows, notes
+    shapes = list(_SHAPES)[: 2 if quick else None]
+    cases = list(product(_BATCHES, ("ragged", "full")))
+    with tempfile.TemporaryDirectory() as name:
+        tokenizer = _make_tokenizer(Path(name), _sentences(300))
+        for done, shape in enumerate(shapes):
+            announce(f"tag {shape}, making its model and graphs")
+            sides = _sides(_save_tagger(_SHAPES[shape], tokenizer, Path(name) / shape.replace(" ", "-")), against)
+            large = "768" in shape
+            for number, (batch, kind) in enumerate(cases, start=done * len(cases) + 1):
+                announce(f"tag {shape}, batch {batch}, {kind} ({number} of {len(shapes) * len(cases)})")
+                count = (1 if large or quick else 4) * (32 if batch > 1 else 8)
+                sentences = _sentences(count) if kind == "ragged" else _equal(_sentences(count), _FULL)
+                rounds = 3 if large or quick else 5
+                yield from _measure(f"tag {shape}, batch {batch}, {kind}", sides, sentences, batch, rounds)
 
 
-def _measure(shape: str, folder: Path, batch: int, against: str | None, quick: bool) -> Iterator[Row]:
-    taggers = {backend: Tagger.load(folder, backend=backend) for backend in _backends(folder)}
-    pipeline = _their_pipeline(folder) if against else None
-    count = (1 if "768" in shape or quick else 4) * (32 if batch > 1 else 8)
-    for kind in ("ragged", "full"):
-        name = f"tag {shape}, batch {batch}, {kind}"
-        announce(name)
-        sentences = _sentences(count) if kind == "ragged" else _equal(_sentences(count), _FULL)
-        num_words = sum(len(sentence.split()) for sentence in sentences)
-        candidates: dict[str, Callable[[], Any]] = {
-            backend: partial(_tag, tagger, sentences, batch) for backend, tagger in taggers.items()
-        }
-        if pipeline is not None:
-            candidates["theirs"] = partial(pipeline, sentences, batch_size=batch)
-            for tagger in [tagger for backend, tagger in taggers.items() if backend != "int8"]:
-                _check_same_tags(_tag(_by_word(tagger), sentences, batch), candidates["theirs"]())
-        timings = interleaved(candidates, rounds=3 if quick else 5)
-        theirs = {name: timings[name] for name in ("theirs",) if name in timings}
-        for backend in taggers:
-            yield compare(f"{name}, {backend}", num_words, "words/s", {"ours": timings[backend], **theirs})
+def _sides(folder: Path, against: str | None) -> dict[str, Any]:
+    """Taggers by their backends, and the pipeline."""
+    sides: dict[str, Any] = {backend: Tagger.load(folder, backend=backend) for backend in _backends(folder)}
+    return sides | ({"theirs": _their_pipeline(folder)} if against else {})
+
+
+def _measure(name: str, sides: dict[str, Any], sentences: list[str], batch: int, rounds: int) -> Iterator[Row]:
+    num_words = sum(len(sentence.split()) for sentence in sentences)
+    taggers = {backend: tagger for backend, tagger in sides.items() if backend != "theirs"}
+    candidates: dict[str, Callable[[], Any]] = {
+        backend: partial(_tag, tagger, sentences, batch) for backend, tagger in taggers.items()
+    }
+    if "theirs" in sides:
+        candidates["theirs"] = partial(sides["theirs"], sentences, batch_size=batch)
+        right = sides["theirs"](sentences[:_CHECKED], batch_size=batch)
+        for tagger in [tagger for backend, tagger in taggers.items() if backend != "int8"]:
+            _check_same_tags(_tag(_by_word(tagger), sentences[:_CHECKED], batch), right)
+    timings = interleaved(candidates, rounds)
+    theirs = {name: timings[name] for name in ("theirs",) if name in timings}
+    for backend in taggers:
+        yield compare(f"{name}, {backend}", num_words, "words/s", {"ours": timings[backend], **theirs})
 
 
 def _tag(tagger: Tagger, sentences: list[str], batch: int) -> list[Tagging]:
@@ -99,9 +107,13 @@ def _by_word(tagger: Tagger) -> Tagger:
     return other
 
 
+def _has_onnx() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
+
+
 def _backends(folder: Path) -> list[str]:
     """Those that can be measured here; the graphs are written beside the weights."""
-    if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None:
+    if not _has_onnx():
         return ["torch"]
     from bertkit.ship.int8 import quantized
     from bertkit.ship.onnx_file import graph_of, onnx_bytes
@@ -138,7 +150,7 @@ def _sentences(count: int) -> list[str]:
     return [" ".join(words[start:end]) for start, end in pairwise(borders)]
 
 
-def _save_tagger(config: EncoderConfig, tokenizer: Tokenizer, folder: Path) -> None:
+def _save_tagger(config: EncoderConfig, tokenizer: Tokenizer, folder: Path) -> Path:
     """Random weights, with a head far larger than usual: near a tie, rounding would decide the tag."""
     sized = replace(config, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.special.pad_id)
     model = TokenTagger(build_encoder(sized, 0), _LABELS, 0)
@@ -147,6 +159,7 @@ def _save_tagger(config: EncoderConfig, tokenizer: Tokenizer, folder: Path) -> N
     save(model, folder, tokenizer)
     form = RowForm.of(tokenizer, sized, sized.max_position_embeddings)
     (folder / SETTINGS).write_bytes(settings_bytes("tagging", form, {"scheme": "iob2", LEGAL_SPANS: True}))
+    return folder
 
 
 def _their_pipeline(folder: Path) -> Any:

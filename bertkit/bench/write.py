@@ -1,13 +1,13 @@
 """Texts written a second: left to right with and without kept keys and values, and in parallel in a few passes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from bertkit.bench.measure import Row, announce, compare, interleaved
+from bertkit.bench.measure import Told, announce, compare, interleaved
 from bertkit.finetune.batches import asking, collate
 from bertkit.finetune.tasks.rewrite import REWRITE
 from bertkit.finetune.windows import Row as TextRow
@@ -22,25 +22,21 @@ _BATCH = 32
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def bench_write(against: str | None, quick: bool) -> tuple[list[Row], list[str]]:
+def bench_write(against: str | None, quick: bool) -> Iterator[Told]:
     """Sources of 10 and of 100 characters, each rewritten in as many; random weights that never end a text."""
-    rows = []
+    yield f"BERT 4×128 on characters, {_BATCH} texts at once; float32, {torch.get_num_threads()} threads."
+    yield "Theirs, left to right: ours without keeping keys and values. Checked before timing: the same texts."
     for length in (10, 30 if quick else 100):
         ways = _ways(length)
         rounds = 1 if quick else 3
         name = f"left to right, {length} characters"
         announce(name)
         measured = {"ours": ways["cached"], "theirs": ways["uncached"]}
-        rows.append(compare(name, _BATCH, "texts/s", interleaved(measured, rounds)))
+        yield compare(name, _BATCH, "texts/s", interleaved(measured, rounds))
         for passes in (1, 4, 10):
             name = f"parallel in {passes} passes, {length} characters"
             announce(name)
-            rows.append(compare(name, _BATCH, "texts/s", interleaved({"ours": ways[f"{passes} passes"]}, rounds)))
-    notes = [
-        f"BERT 4×128 on characters, {_BATCH} texts at once; float32, {torch.get_num_threads()} threads.",
-        "Theirs, left to right: ours without keeping keys and values. Checked before timing: the same texts.",
-    ]
-    return rows, notes
+            yield compare(name, _BATCH, "texts/s", interleaved({"ours": ways[f"{passes} passes"]}, rounds))
 
 
 def _ways(length: int) -> dict[str, Callable[[], Any]]:

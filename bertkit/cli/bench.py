@@ -1,15 +1,19 @@
 """The verb bench: name a workload, read a table of ratios; name none, read what this machine does."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bertkit.cli.answers import PRINTED, add_json, write_json
+
+if TYPE_CHECKING:
+    from bertkit.bench.measure import Told
 
 
 class Workload(NamedTuple):
     measure: str
-    """The function that measures it, as module:function."""
+    """The function that measures it, as module:function; it yields rows and notes."""
     title: str
     options: tuple[str, ...] = ()
     """Arguments that it takes beside --against and --quick."""
@@ -60,26 +64,43 @@ def bench(parser: argparse.ArgumentParser):
 def run_bench(arguments: argparse.Namespace) -> None:
     import importlib
 
-    from bertkit.bench.measure import facts_of, print_table
-
     chosen = _chosen(arguments)
     if arguments.against:
         _check_installed(arguments.against)
     if arguments.corpus and not Path(arguments.corpus).exists():
         raise ValueError(f"--corpus: there is no file {arguments.corpus}")
     facts: dict[str, list] = {"rows": [], "notes": []}
-    for workload in chosen:
-        module, _, function = workload.measure.partition(":")
-        options = {name: value for name in workload.options if (value := getattr(arguments, name)) is not None}
-        measure = getattr(importlib.import_module(module), function)
-        against = arguments.against if arguments.against in workload.opponents else None
-        measured, notes = measure(against, arguments.quick, **options)
-        facts = {"rows": [*facts["rows"], *facts_of(measured)], "notes": [*facts["notes"], *notes]}
-        if arguments.json != PRINTED:
-            print_table(measured, workload.title, notes)
-        # A file is written after each, so that a long bench that is stopped leaves something.
-        if arguments.json and (arguments.json != PRINTED or workload is chosen[-1]):
-            write_json(arguments.json, facts)
+    try:
+        for workload in chosen:
+            module, _, function = workload.measure.partition(":")
+            options = {name: value for name in workload.options if (value := getattr(arguments, name)) is not None}
+            measure = getattr(importlib.import_module(module), function)
+            against = arguments.against if arguments.against in workload.opponents else None
+            _show(measure(against, arguments.quick, **options), workload.title, facts, arguments.json)
+    finally:
+        if arguments.json == PRINTED:
+            write_json(PRINTED, facts)
+
+
+def _show(told: Iterator["Told"], title: str, facts: dict[str, list], json: str | None) -> None:
+    """Say each row as soon as it is measured, and at the end the table; a bench that is stopped leaves what it has."""
+    from bertkit.bench.measure import facts_of, print_table, tell
+
+    rows, notes = [], []
+    try:
+        for one in told:
+            if isinstance(one, str):
+                notes.append(one)
+                facts["notes"].append(one)
+            else:
+                tell(one)
+                rows.append(one)
+                facts["rows"] += facts_of([one])
+            if json not in (None, PRINTED):
+                write_json(json, facts)
+    finally:
+        if json != PRINTED:
+            print_table(rows, title, notes)
 
 
 def parse_amount(text: str) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from telling import rows_and_notes
 
 from bertkit.bench import growth, load, machine, race, step, write
 from bertkit.bench.measure import JSON_KEYS, Row, Timing, compare, facts_of, print_table
@@ -107,7 +108,7 @@ def test_all_is_every_workload_in_turn(monkeypatch, tmp_path):
     def measure(name):
         def bench(against, quick, **options):
             seen.append((name, against, quick, options))
-            return [Row(workload=name, ours=1.0, unit="x/s")], []
+            yield Row(workload=name, ours=1.0, unit="x/s")
 
         return bench
 
@@ -127,6 +128,27 @@ def test_all_is_every_workload_in_turn(monkeypatch, tmp_path):
     assert [row["workload"] for row in json.loads(rows.read_text())["rows"]] == list(WORKLOADS)
 
 
+@pytest.mark.parametrize("form", ["table", "file", "json"])
+def test_a_bench_that_is_stopped_leaves_what_it_has_measured(form, monkeypatch, tmp_path, capsys):
+    def stopped(against, quick):
+        yield "a note"
+        yield Row(workload="first", ours=2000.0, unit="x/s", ratio=1.5)
+        assert "first: 2.00 k x/s, 1.50×" in capsys.readouterr().err  # told at once
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(step, "bench_step", stopped)
+    rows = tmp_path / "rows.json"
+    given = {"table": [], "file": ["--json", str(rows)], "json": ["--json"]}[form]
+    assert main(["bench", "step", *given]) == 130
+    printed = capsys.readouterr().out
+    if form == "table":
+        assert all(word in printed for word in ("training step", "first", "2.00 k", "a note"))
+    else:
+        facts = json.loads(printed if form == "json" else rows.read_text())
+        assert [row["workload"] for row in facts["rows"]] == ["first"]
+        assert facts["notes"] == ["a note"]
+
+
 def test_sides_that_do_not_compute_the_same_are_not_compared():
     with pytest.raises(RuntimeError, match="do not compute the same"):
         check_same_loss({"ours": lambda: torch.tensor(1.0), "theirs": lambda: torch.tensor(1.1)})
@@ -134,7 +156,7 @@ def test_sides_that_do_not_compute_the_same_are_not_compared():
 
 
 def test_loading_stands_beside_the_step_that_consumes(tiny):
-    rows, _ = load.bench_load(None, quick=True)
+    rows, _ = rows_and_notes(load.bench_load(None, quick=True))
     assert [row.workload.split()[-1] for row in rows] == ["token", "word", "span"]
     for row in rows:
         assert row.unit == "tokens/s"
@@ -148,11 +170,13 @@ def test_growth_shows_steps_seeks_and_sizes(tiny, monkeypatch, capsys):
 
     monkeypatch.setattr(growth, "apart", here)
     monkeypatch.setattr(growth, "_TRAINED_STEPS", 2)
-    rows, notes = growth.bench_growth(None, quick=True, sizes=[0.05, 0.02])
+    rows, notes = rows_and_notes(growth.bench_growth(None, quick=True, sizes=[0.05, 0.02]))
     assert "measuring: growth, preparing and training on 0.05 MB" in capsys.readouterr().err
-    assert [row.workload.split()[0] for row in rows] == ["step"] * 3 + ["seek"] * 4 + ["prepare"] * 2 + [
-        "start"
-    ] * 2 + ["train"] * 2
+    assert [row.workload.split()[0] for row in rows] == ["step"] * 3 + ["seek"] * 4 + [
+        "prepare",
+        "start",
+        "train",
+    ] * 2
     assert [row.workload for row in rows if row.unit == "MB/s"] == ["prepare 0.02 MB", "prepare 0.05 MB"]
     assert all(row.ours > 0 for row in rows)
     assert all(row.peak_memory_mb >= 0 for row in rows if row.workload.startswith(("prepare", "train")))
@@ -180,7 +204,7 @@ def test_every_recipe_with_a_model_of_its_own_is_measured_once():
 
 def test_the_machine_is_measured_recipe_by_recipe(tiny, monkeypatch, capsys):
     monkeypatch.setattr(machine, "_NUM_CHARS", 60_000)
-    rows, notes = machine.bench_machine(None, True, recipes=["bert-tiny", "bert-base"])
+    rows, notes = rows_and_notes(machine.bench_machine(None, True, recipes=["bert-tiny", "bert-base"]))
     (row,) = rows
     assert row.workload.startswith("bert-tiny")
     assert row.unit == "tokens/s"
@@ -198,7 +222,7 @@ def test_workers_hide_loading_behind_the_step(workers, seconds):
 
 
 def test_a_race_needs_an_opponent():
-    rows, notes = race.bench_race(None, quick=True)
+    rows, notes = rows_and_notes(race.bench_race(None, quick=True))
     assert rows == []
     assert "--against transformers" in notes[0]
 
@@ -220,7 +244,7 @@ def racing(tmp_path):
 
 def test_writing_is_measured_with_and_without_kept_keys(monkeypatch):
     monkeypatch.setattr(write, "_BATCH", 2)
-    rows, notes = write.bench_write(None, quick=True)
+    rows, notes = rows_and_notes(write.bench_write(None, quick=True))
     names = [row.workload for row in rows]
     assert names[0] == "left to right, 10 characters"
     assert sum("parallel in 4 passes" in name for name in names) == 2
@@ -254,7 +278,7 @@ def test_ours_stops_as_soon_as_it_is_there(racing):
 def test_a_race_is_run_and_told(tiny, monkeypatch):
     pytest.importorskip("transformers", minversion="5.0")
     course = race.Race(their_steps=2, their_batch=4, held_out_share=0.3, held_out_rows=8, score_every=1, minutes=0.001)
-    (row,), notes = race.bench_race("transformers", True, race=course)
+    (row,), notes = rows_and_notes(race.bench_race("transformers", True, race=course))
     assert row.unit == "s"
     assert row.ratio is None or row.ratio == pytest.approx(row.theirs / row.ours)
     assert any("2 steps of 4×128" in note for note in notes)

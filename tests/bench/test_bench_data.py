@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from telling import rows_and_notes
 
 from bertkit.bench import clean, collator, prepare, tag
 from bertkit.bench.measure import JSON_KEYS, interleaved
@@ -53,7 +54,7 @@ def test_bench_collator_stands_beside_transformers(tmp_path):
 
 
 def test_bench_prepare_stands_beside_bare_encoding():
-    rows, _ = prepare.bench_prepare(None, quick=True)
+    rows, _ = rows_and_notes(prepare.bench_prepare(None, quick=True))
     assert [row.workload.split(",")[0] for row in rows] == ["prepare wordpiece", "prepare bpe"]
     assert all(row.unit == "MB/s" and row.ratio > 0 for row in rows)
 
@@ -81,7 +82,7 @@ def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monke
 
     monkeypatch.setattr(tag, "_their_pipeline", mistaken)
     with pytest.raises(AssertionError):
-        tag.bench_tag("transformers", quick=True)
+        list(tag.bench_tag("transformers", quick=True))
 
 
 def test_bench_tag_alone_has_no_opponent(tmp_path):
@@ -90,7 +91,7 @@ def test_bench_tag_alone_has_no_opponent(tmp_path):
 
 def test_bench_tag_is_of_torch_alone_where_there_is_no_onnxruntime(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    rows, notes = tag.bench_tag(None, quick=True)
+    rows, notes = rows_and_notes(tag.bench_tag(None, quick=True))
     assert {row.workload.rpartition(", ")[2] for row in rows} == {"torch"}
     assert "extra onnx" in notes[1]
 

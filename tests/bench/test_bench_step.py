@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from telling import rows_and_notes
 
 from bertkit.bench import step
 from bertkit.bench.measure import interleaved
@@ -53,7 +54,7 @@ def test_rows_hold_both_sides_and_the_notes_their_memory(monkeypatch):
     pytest.importorskip("transformers", minversion="5.0")
     monkeypatch.setattr(step, "WORKLOADS", [TINY])
     monkeypatch.setattr(step, "matrix_peak", lambda: 1e12)
-    (row,), notes = step.bench_step("transformers", quick=True)
+    (row,), notes = rows_and_notes(step.bench_step("transformers", quick=True))
     assert row.workload == "step bert 2×64 vocab 100 4×16 ragged"
     assert row.unit == "tokens/s"
     assert row.ratio == pytest.approx(row.ours / row.theirs)
@@ -61,7 +62,7 @@ def test_rows_hold_both_sides_and_the_notes_their_memory(monkeypatch):
     assert row.peak_memory_mb > 0
     assert row.theirs_peak_memory_mb > 0
     assert f"Memory of theirs, row by row: {row.theirs_peak_memory_mb:,.0f} MB." in notes
-    (row,), notes = step.bench_step(None, quick=True)
+    (row,), notes = rows_and_notes(step.bench_step(None, quick=True))
     assert row.theirs is row.ratio is row.theirs_peak_memory_mb is None
     assert len(notes) == 2
 

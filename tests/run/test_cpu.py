@@ -20,7 +20,7 @@ ENTRIES = {
     "evaluate": "from bertkit.evaluate.folder import open_torch; start = lambda: open_torch('no such folder')",
     "bench": (
         "import bertkit.bench.step as step; step.WORKLOADS, step.matrix_peak = [], lambda: 1.0; "
-        "start = lambda: step.bench_step(None, quick=True)"
+        "start = lambda: list(step.bench_step(None, quick=True))"
     ),
 }
 

@@ -1,4 +1,4 @@
-"""What a message must name, without its wording."""
+"""What a message must name, without its wording, and what a bench tells."""
 
 
 def tells(message: str, parts: str) -> bool:
@@ -10,3 +10,9 @@ def tells(message: str, parts: str) -> bool:
             return False
         start = found + len(part)
     return True
+
+
+def rows_and_notes(told):
+    """What a bench yields, apart."""
+    found = list(told)
+    return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
