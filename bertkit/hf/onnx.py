@@ -54,7 +54,7 @@ class OnnxModel:
         """`graph` is a file, or what one holds."""
         runtime = _onnxruntime()
         options = runtime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+        options.intra_op_num_threads = num_threads()
         options.log_severity_level = 3
         # Shapes change with every batch, so there is no pattern to learn; denormal numbers slow products.
         options.enable_mem_pattern = False
@@ -107,6 +107,16 @@ class OnnxModel:
             row = np.searchsorted(edges, targets, side="right") - 1
             found.append(logits_BLK[row, targets - edges[row]])
         return np.concatenate(found)
+
+
+def num_threads() -> int:
+    """Those that OMP_NUM_THREADS asks for, as torch reads it; else one for each CPU that this process may use. Where it
+    may use all, 0: the runtime then counts the cores itself, but it does not know of a process that is kept to some."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if asked.isdigit():
+        return int(asked)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return usable if usable < (os.cpu_count() or 1) else 0
 
 
 def _padded(rows: Sequence[Any], mask_BL: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from tiny import TINY, TINY_MODERN
 import bertkit
 from bertkit.cli import main
 from bertkit.hf.folder import BACKENDS, FULL, choose_backend
+from bertkit.hf.onnx import num_threads
 from bertkit.ship.export import export_onnx
 
 pytest.importorskip("onnx")
@@ -161,6 +162,16 @@ def test_of_several_the_fastest_with_the_same_tags_computes_until_the_weights_ch
     assert not (folder / FULL).exists()
     with pytest.raises(ValueError, match="'fast'"):
         choose_backend(folder, "fast")
+
+
+@pytest.mark.parametrize(
+    ("asked", "usable", "threads"), [("3", 1, 3), ("4,2", 8, 4), ("", 8, 0), ("", 2, 2), ("many", 2, 2)]
+)
+def test_a_graph_takes_the_threads_that_are_asked_for_or_that_the_process_may_use(asked, usable, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(usable)), raising=False)
+    assert num_threads() == threads
 
 
 def test_an_encoder_without_labels_is_refused(tmp_path, capsys):
