@@ -1,6 +1,6 @@
 """The safetensors format by hand: tensors can be written one by one, and equal tensors are equal bytes.
 
-The library wants all tensors at once and orders metadata by chance.
+The library needs all tensors at once and orders metadata randomly.
 """
 
 import json
@@ -32,7 +32,7 @@ def in_order(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """What stands before the tensors, which follow in this order. Only their types and shapes are looked at."""
+    """The bytes before the tensors, which follow in this order. Only their types and shapes are used."""
     facts: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     end = 0
     for name, tensor in tensors.items():

@@ -14,7 +14,7 @@ Update = Callable[[float, float | None, str], None]
 
 _LOG_EVERY = 30.0
 READER_SECONDS = 5.0
-"""So long whoever reads the output may stand still before lines are dropped."""
+"""Seconds that a reader of the output may hang before lines are dropped."""
 
 
 @contextmanager
@@ -76,7 +76,7 @@ class DroppingStream:
                 self._stream.flush()
 
     def _is_read(self) -> bool:
-        """A reader that stands still is waited for once; what comes until it reads again is dropped at once."""
+        """A reader that hangs is waited for once; after that, lines are dropped until it reads again."""
         is_read = takes_text(self._stream, self._patience)
         self._patience = READER_SECONDS if is_read else 0.0
         return is_read
@@ -97,7 +97,7 @@ def open_closed_streams() -> None:
 
 
 def takes_text(stream: Any, seconds: float) -> bool:
-    """Whether a write would not block, now or within so many seconds: a full pipe or a stopped terminal takes none."""
+    """Whether a write would not block for longer than `seconds`, as a full pipe or a stopped terminal does."""
     try:
         return bool(select.select([], [stream], [], seconds)[1])
     except (OSError, ValueError, TypeError):  # no file, or a closed one: writing to it tells
@@ -117,5 +117,5 @@ def silence_if_lost(stream: Any, awaited: bool) -> None:
 
 
 def printable(text: str, lines: bool = False) -> str:
-    """Control codes in somebody's text are shown, not obeyed. With `lines`, line breaks stay."""
+    """Make control codes in untrusted text visible instead of sending them. With `lines`, line breaks stay."""
     return "".join(char if char.isprintable() or (lines and char == "\n") else repr(char)[1:-1] for char in text)

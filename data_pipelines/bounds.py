@@ -36,7 +36,7 @@ class Range:
         if math.isinf(self.high):
             return f"must be {'greater than' if self._low_open else 'at least'} {self.low}, got {value}"
         if self._low_open or self._high_open:
-            return f"must lie in {self.interval}, got {value}"
+            return f"must be in {self.interval}, got {value}"
         return f"must be {f'at most {self.high}' if above else f'at least {self.low}'}, got {value}"
 
 
@@ -55,7 +55,7 @@ class OneOf:
 
 
 def check_bounds(config: Any) -> None:
-    """Refuse a config with a field outside its bounds, naming the field; None stands for "not given" and passes."""
+    """Refuse a config with a field outside its bounds, naming the field; None means "not given" and passes."""
     cls: type = type(config)
     for name, bound in _bounds(cls):
         value = getattr(config, name)

@@ -14,7 +14,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write a new file, perhaps of blocks that are made meanwhile, and wait until it is on the disk. It never follows a
+    """Write a new file, perhaps from blocks made on the way, and wait until it is on the disk. It never follows a
     link and never overwrites."""
     descriptor = os.open(path, _CREATE | os.O_EXCL, 0o644)
     with naming(path), open(descriptor, "wb") as file:
@@ -33,7 +33,7 @@ def append_file(path: Path, data: bytes, *, anew: bool) -> None:
 
 @contextmanager
 def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
-    """Let what goes wrong inside name the file: of a full disk the operating system tells without it. A file that is
+    """Let errors inside name the file: the operating system reports a full disk without it. A file that is
     written under another name first, or lies in a folder that is, is named as the user knows it."""
     try:
         yield
@@ -69,18 +69,18 @@ def publish_file(path: Path, data: bytes, scratch: Path) -> None:
 
 def refuse_foreign(path: Path, beginning: bytes, what: str) -> None:
     """Refuse to put something in the place of a file that does not begin as ours do; `what` ours is. An empty one may
-    be replaced, and so may a link, which nothing here follows. A folder that cannot be written is told here as well,
-    before the work."""
+    be replaced, and so may a link, which nothing here follows. A folder that cannot be written is reported here as
+    well, before the work."""
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     is_device = path.exists() and not path.is_file()
     effective = os.access in os.supports_effective_ids
     if not is_device and not os.access(parent, os.W_OK, effective_ids=effective):
-        raise ValueError(f"{path} cannot be written, since nothing can be made in {parent}; name another place")
+        raise ValueError(f"{path} cannot be written, because {parent} is not writable; choose another path")
     if path.is_file() and not path.is_symlink():
         with open(path, "rb") as file:
             found = file.read(len(beginning))
         if found and found != beginning:
-            raise ValueError(f"{path} is not {what} that bertkit wrote, and is not overwritten; name another file")
+            raise ValueError(f"{path} is not {what} that bertkit wrote, so it is not overwritten; choose another file")
 
 
 def temporary_path(path: Path) -> Path:

@@ -1,1 +1,1 @@
-"""What a machine does with bertkit, alone or beside another library, measured side by side in one process."""
+"""What a machine does with bertkit, alone or against another library, measured alternately in one process."""

@@ -131,7 +131,7 @@ def find_with_rensa(texts: list[str]) -> np.ndarray:
 
 
 def _of_size(megabytes: float) -> Row:
-    """All of cleaning in a process of its own, on text without copies."""
+    """All of cleaning in its own process, on text without copies."""
     announce(f"clean, {megabytes:g} MB")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "corpus.txt"

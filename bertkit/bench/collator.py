@@ -1,4 +1,4 @@
-"""The masking collator's tokens per second, beside transformers' `DataCollatorForLanguageModeling`."""
+"""The masking collator's tokens per second, compared with transformers' `DataCollatorForLanguageModeling`."""
 
 import itertools
 from collections.abc import Callable, Iterator

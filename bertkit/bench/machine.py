@@ -1,6 +1,6 @@
 """What this machine does with each recipe.
 
-Each recipe is measured in a process of its own: a step of one micro-batch, the optimizer's update alone, the loading
+Each recipe is measured in its own process: a step of one micro-batch, the optimizer's update alone, the loading
 of a micro-batch. From the three follow the tokens a second of its whole step. Where a micro-batch would take minutes,
 as those of recipes for GPUs do on a CPU, fewer rows are measured, and the table says so.
 """
@@ -50,7 +50,7 @@ def bench_machine(against: str | None, quick: bool, recipes: list[str] | None = 
         "waits for batches; memory: the peak above the imports."
     )
     yield "Where rows at once are named, the recipe's micro_batch was too large to measure; it needs more memory."
-    yield "How long a run takes on GPUs, and what it costs, is told by `bertkit plan`."
+    yield "How long a run takes on GPUs, and what it costs, is computed by `bertkit plan`."
     left_out = []
     with tempfile.TemporaryDirectory() as name:
         for names in alike(recipes or own_recipes()):
@@ -75,7 +75,7 @@ def bench_machine(against: str | None, quick: bool, recipes: list[str] | None = 
 
 
 def own_recipes() -> list[str]:
-    """The shipped recipes that describe a model; the others continue one that a user brings."""
+    """The shipped recipes that describe a model; the others continue an existing one."""
     values = {name: recipe_values(name, [], "pretrain") for name in shipped_recipes()}
     return [name for name, value in values.items() if value["model"]["architecture"] != "imported"]
 
@@ -166,7 +166,7 @@ def waiting(load_seconds: float, step_seconds: float, num_workers: int) -> float
 
 def _read(name: str) -> Recipe:
     if recipe_values(name, [], "pretrain").get("model", {}).get("architecture") == "imported":
-        raise ValueError(f"recipe {name} continues a model that you bring, so it has no speed of its own")
+        raise ValueError(f"recipe {name} continues an existing model, so its speed depends on that model")
     return read_recipe(name, ["data.corpus=generated"])
 
 

@@ -1,4 +1,4 @@
-"""A training step in tokens a second, beside transformers' BERT or ModernBERT, and its share of the machine's peak."""
+"""A training step in tokens per second, against transformers' BERT or ModernBERT, and its share of the peak."""
 
 # B rows, L padded length, T tokens in the pack, M masked tokens
 

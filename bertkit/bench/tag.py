@@ -1,4 +1,4 @@
-"""Words tagged a second by each backend, beside transformers' token-classification pipeline with the same weights."""
+"""Words tagged per second by each backend, against transformers' pipeline with the same weights."""
 
 import importlib.util
 import tempfile
@@ -112,7 +112,7 @@ def _has_onnx() -> bool:
 
 
 def _backends(folder: Path) -> list[str]:
-    """Those that can be measured here; the graphs are written beside the weights."""
+    """Those that can be measured here; the graphs are written next to the weights."""
     if not _has_onnx():
         return ["torch"]
     from bertkit.ship.int8 import quantized

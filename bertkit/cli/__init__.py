@@ -26,16 +26,18 @@ class Verb(NamedTuple):
 
 # Everything heavy is imported inside a verb's `run`, so that help and mistakes answer at once.
 VERBS: dict[str, Verb] = {
-    "demo": Verb("bertkit.cli.training", "Run the main job end to end on text that this installation holds."),
+    "demo": Verb("bertkit.cli.training", "Run the main job end to end on text from this installation."),
     "corpus": Verb("bertkit.cli.corpus", "Describe a corpus before training on it."),
-    "clean": Verb("bertkit.cli.corpus", "Take out of a corpus what is not worth training on, and say what and why."),
-    "pairs": Verb("bertkit.cli.corpus", "Make pairs of raw text, for a model that restores capitals or punctuation."),
+    "clean": Verb("bertkit.cli.corpus", "Remove duplicates and poor text from a corpus, and report what was removed."),
+    "pairs": Verb(
+        "bertkit.cli.corpus", "Make pairs from raw text, to train a model that restores capitals or punctuation."
+    ),
     "tokenizer": Verb("bertkit.cli.data", "Train a tokenizer on a corpus, or examine one on held-out text."),
     "prepare": Verb("bertkit.cli.preparing", "Turn a corpus and a tokenizer into token shards for pretraining."),
     "inspect-masks": Verb("bertkit.cli.masks", "Show rows before and after masking, with the measured rates."),
     "pretrain": Verb("bertkit.cli.training", "Pretrain an encoder on raw text, or resume a run."),
     "anneal": Verb("bertkit.cli.training", "Branch from a checkpoint of a run and decay its learning rate to the end."),
-    "ablate": Verb("bertkit.cli.ablating", "Train arms of a recipe with several seeds, and compare them in pairs."),
+    "ablate": Verb("bertkit.cli.ablating", "Train variants of a recipe with several seeds, and compare them in pairs."),
     "evaluate": Verb(
         "bertkit.cli.evaluating", "Score a masked-language model on a corpus, or a tagger on labeled files."
     ),
@@ -44,21 +46,21 @@ VERBS: dict[str, Verb] = {
     "tag": Verb("bertkit.cli.finetuning", "Tag raw text, CoNLL or JSON Lines with a fine-tuned model."),
     "write": Verb("bertkit.cli.finetuning", "Rewrite texts with a fine-tuned model: correct, normalise, inflect."),
     "fill": Verb("bertkit.cli.models", "Fill the [MASK]s of a text."),
-    "import": Verb("bertkit.cli.models", "Bring in a Hugging Face model folder, every name and shape checked."),
+    "import": Verb("bertkit.cli.models", "Convert a Hugging Face model folder, checking every name and shape."),
     "export": Verb("bertkit.cli.models", "Write a folder that transformers opens."),
-    "info": Verb("bertkit.cli.models", "Say what a model folder holds: parts, memory, operations, labels."),
+    "info": Verb("bertkit.cli.models", "Describe a model folder: parts, memory, operations, labels."),
     "report": Verb("bertkit.cli.pages", "Write a page that shows one run or compares several."),
     "attention": Verb("bertkit.cli.pages", "Write a page that shows where every head looks in a text."),
-    "plan": Verb("bertkit.cli.plan", "Compute, without a GPU, what a recipe needs of GPUs: memory, hours, cost."),
-    "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or beside another library."),
+    "plan": Verb("bertkit.cli.plan", "Compute, without a GPU, the memory, hours and cost of a recipe on GPUs."),
+    "bench": Verb("bertkit.cli.bench", "Measure this machine, alone or against another library."),
 }
 PRINTING = {"inspect-masks", "evaluate", "judge", "tag", "write", "fill", "info", "bench"}
-"""Verbs that are there to print, and end when nobody reads it; the others do their work whoever reads."""
+"""Commands that only print, and end when nothing reads it; the others finish their work."""
 _FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Of the machine, which no other argument mends."""
 _REMEDIES = {
-    errno.EIO: "; the disk fails: look at the system's log, and choose a folder on another one",
-    errno.EROFS: "; choose a folder that can be written",
+    errno.EIO: "; the disk fails: check the system log, and choose a folder on another disk",
+    errno.EROFS: "; choose a writable folder",
     errno.EMFILE: "; raise the limit with 'ulimit -n'",
 }
 
@@ -98,7 +100,7 @@ def _answer(argv: list[str], prints: bool) -> int:
             raise
         code, message = _exit_code(error), _told(error) if isinstance(error, OSError) else str(error)
         if isinstance(error, ModuleNotFoundError):
-            message += "; `pip install bertkit` brings what all verbs need"
+            message += "; `pip install bertkit` installs what every command needs"
         print(f"bertkit: {printable(message, lines=True)}", file=sys.stderr)
         event("failed", exit_code=code, message=message)
         return code
@@ -110,7 +112,7 @@ def _answer(argv: list[str], prints: bool) -> int:
 def _path_here(name: str) -> Path:
     """Of flags that take no URL: a folder called s3: would be made of one."""
     if "://" in name:
-        raise argparse.ArgumentTypeError(f"{name} is a URL; this takes a place on this disk")
+        raise argparse.ArgumentTypeError(f"{name} is a URL; give a local path")
     return Path(name)
 
 
@@ -120,7 +122,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         # Read before the parser is made (`import_plugins`), since a plugin may change what it lists.
-        self.add_argument("--plugin", metavar="MODULE", help="module of yours to import first; may be repeated")
+        self.add_argument("--plugin", metavar="MODULE", help="Python module to import first; may be repeated")
         self.register("type", Path, _path_here)
 
     def parse_known_args(self, args=None, namespace=None):
@@ -201,7 +203,7 @@ def _overview() -> str:
             *lines,
             "",
             "'bertkit VERB --help' explains a verb, 'bertkit --version' names the version.",
-            "'--plugin MODULE' imports a module of yours first, which can add tasks, objectives, formats and more.",
+            "'--plugin MODULE' imports your module first; it can add tasks, objectives, formats and more.",
         ]
     )
 
@@ -216,9 +218,9 @@ def _told(error: OSError) -> str:
         return f"the path {str(path)[:60]!r}... of {len(str(path)):,} characters is too long; choose a shorter name"
     in_the_way = next((place for place in (path, *path.parents) if place.is_file()), None)
     if isinstance(error, (FileExistsError, NotADirectoryError)) and in_the_way:
-        return f"{in_the_way} is a file, where a folder is needed; name another place"
+        return f"{in_the_way} is a file, but a folder is needed; choose another path"
     if isinstance(error, IsADirectoryError):
-        return f"{path} is a folder, where a file is needed; name another place"
+        return f"{path} is a folder, but a file is needed; choose another path"
     if isinstance(error, FileNotFoundError):
         return f"there is no folder {path.parent}" if not path.parent.is_dir() else f"there is no {path}"
     return f"{path}: {error.strerror}{_REMEDIES.get(error.errno or 0, '')}"
@@ -228,6 +230,6 @@ def _exit_code(error: Exception) -> int:
     """What a supervisor may do about it: 75 is to try again later, 1 to look at the machine, 2 at what was asked."""
     if isinstance(error, BlockingIOError) or getattr(error, "errno", None) == errno.EADDRINUSE:
         return os.EX_TEMPFAIL
-    # An OSError without a number is one of ours: what the machine could not do in the midst of the work.
+    # An OSError without a number is one of ours: what the machine could not do during the work.
     machine = type(error) is OSError and error.errno in (None, *_FAILURES)
     return 1 if machine or isinstance(error, (ChildProcessError, ConnectionError, FloatingPointError)) else 2

@@ -18,7 +18,7 @@ def ablate(parser: ArgumentParser) -> Callable[[Namespace], int]:
     )
     parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
     parser.add_argument(
-        "changes", metavar="key=value", nargs="*", help="changes to the recipe; 'key=[a,b,c]' makes an arm of each"
+        "changes", metavar="key=value", nargs="*", help="changes to the recipe; 'key=[a,b,c]' makes one arm per value"
     )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each arm (default: 3)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the runs (default: runs/ablate-RECIPE)")

@@ -56,7 +56,7 @@ def json_lines(target: str | None) -> Iterator[Callable[[dict[str, Any], Callabl
 
 
 def check_json(target: str | None) -> None:
-    """A place that cannot be written is told before the work."""
+    """Refuse, before the work, a place that cannot be written."""
     if target is None or target == PRINTED:
         return
     if Path(target).is_dir():

@@ -41,9 +41,9 @@ def bench(parser: argparse.ArgumentParser):
         "workload",
         nargs="?",
         choices=[*WORKLOADS, "all"],
-        help="what to measure; without it, what this machine does with each recipe (what GPUs would do: bertkit plan)",
+        help="what to measure; without it, what this machine does with each recipe (for GPUs: bertkit plan)",
     )
-    parser.add_argument("--against", choices=["transformers", "rensa"], help="measure this library beside ours")
+    parser.add_argument("--against", choices=["transformers", "rensa"], help="library to compare with")
     add_json(parser)
     parser.add_argument("--quick", action="store_true", help="smaller workloads and fewer rounds")
     parser.add_argument(
@@ -53,10 +53,10 @@ def bench(parser: argparse.ArgumentParser):
         "--sizes",
         type=_sizes,
         metavar="MB,MB",
-        help="growth: megabytes of text (10,100,1000); clean: the same, none unless given",
+        help="growth, clean: megabytes of text (default for growth: 10,100,1000; for clean: none)",
     )
     parser.add_argument(
-        "--recipes", type=_names, metavar="NAME,NAME", help="without a workload: measure these recipes only"
+        "--recipes", type=_names, metavar="NAME,NAME", help="without a workload: measure only these recipes"
     )
     return run_bench
 
@@ -112,7 +112,7 @@ def parse_amount(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"{text!r} is no amount; write a positive number such as 300k, 2.5M, 10B or 1e9")
+        raise ValueError(f"{text!r} is not an amount; write a positive number such as 300k, 2.5M, 10B or 1e9")
     return value
 
 
@@ -126,12 +126,12 @@ def _chosen(arguments: argparse.Namespace) -> list[Workload]:
         chosen = list(WORKLOADS.values()) if arguments.workload == "all" else [WORKLOADS[arguments.workload]]
     if arguments.against and not any(arguments.against in workload.opponents for workload in chosen):
         known = ", ".join(chosen[0].opponents)
-        raise ValueError(f"bench {arguments.workload} knows --against {known}, got {arguments.against}")
+        raise ValueError(f"bench {arguments.workload} supports --against {known}, got {arguments.against}")
     taken = {name for workload in chosen for name in workload.options}
     for name in _SPECIAL:
         if getattr(arguments, name) is not None and name not in taken:
             what = f"bench {arguments.workload}" if arguments.workload else "bench without a workload"
-            raise ValueError(f"--{name} means nothing to {what}")
+            raise ValueError(f"--{name} has no effect in {what}")
     return chosen
 
 

@@ -169,10 +169,10 @@ def corpus(parser: argparse.ArgumentParser):
         "  bertkit corpus report --corpus crawl.jsonl.gz --tokenizer my-tokenizer --out crawl.html --json crawl.json"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    about = "say what a corpus is like: sizes, lengths, languages, repeats, frequent words, odd characters"
+    about = "describe a corpus: sizes, lengths, languages, duplicates, frequent words, unusual characters"
     report = actions.add_parser("report", help=about, description=f"{about[0].upper()}{about[1:]}.")
     report.add_argument("--out", type=Path, default=Path("corpus.html"), metavar="FILE", help="page to write")
-    report.add_argument("--tokenizer", type=Path, metavar="PATH", help="also say how well this tokenizer fits")
+    report.add_argument("--tokenizer", type=Path, metavar="PATH", help="also report how well this tokenizer fits")
     add_json(report)
     add_flags(report, CorpusConfig)
     return _corpus
@@ -232,7 +232,7 @@ def pairs(parser: argparse.ArgumentParser):
         "  bertkit pairs --corpus my.txt --drop case,punctuation --out pairs\n"
         "  bertkit finetune rewrite data.train=pairs/train.tsv data.dev=pairs/dev.tsv run.dir=runs/restored\n\n"
         "FOLDER gets train.tsv and dev.tsv: a sentence a line, without what is dropped and as it is. A sentence that\n"
-        "stands in the corpus twice is taken once."
+        "occurs twice in the corpus is taken once."
     )
     parser.add_argument(
         "--drop",
@@ -265,14 +265,14 @@ def _pairs(arguments: argparse.Namespace) -> None:
 
     for name in arguments.drop:
         if name not in DROPS:
-            raise ValueError(f"--drop: nothing is called {name!r}; known are {', '.join(DROPS)}")
+            raise ValueError(f"--drop: unknown value {name!r}; choose from {', '.join(DROPS)}")
     if arguments.max_chars < 1:
         raise ValueError(f"--max-chars must be at least 1, got {arguments.max_chars}")
     if not 0 <= arguments.dev_share < 1:
-        raise ValueError(f"--dev-share must lie in [0, 1), got {arguments.dev_share}")
+        raise ValueError(f"--dev-share must be in [0, 1), got {arguments.dev_share}")
     found = {path.name for path in arguments.out.iterdir()} if arguments.out.is_dir() else set()
     if found and (FACTS not in found or found - {TRAIN, DEV, FACTS}):
-        raise ValueError(f"--out: {arguments.out} holds other files, which would be lost; name a new folder")
+        raise ValueError(f"--out: {arguments.out} holds other files, which would be overwritten; choose a new folder")
     find_sources(corpus)
     with one_writer(arguments.out):
         counts = write_dropped_pairs(corpus, arguments.drop, arguments.out, arguments.max_chars, arguments.dev_share)

@@ -45,7 +45,7 @@ def tokenizer(parser: argparse.ArgumentParser):
     add_json(train)
     add_flags(train, CorpusConfig)
     add_flags(train, TokenizerConfig)
-    doctor = add_action("doctor", "say how well a tokenizer fits a text")
+    doctor = add_action("doctor", "report how well a tokenizer fits a text")
     doctor.add_argument(
         "--tokenizer", type=Path, required=True, metavar="PATH", help="tokenizer.json or a folder with one"
     )
@@ -73,7 +73,7 @@ def _train(arguments: argparse.Namespace) -> None:
     def show() -> None:
         print(f"wrote {arguments.out}: {trained.vocab_size:,} tokens")
         if held_out is None:
-            print("examined on the start of the training text itself; --held-out PATH gives an honest figure")
+            print("examined on the start of the training text itself; use --held-out PATH for unseen text")
         _print_diagnosis(found)
 
     facts = {"folder": str(arguments.out), "vocab_size": trained.vocab_size, "held_out": held_out is not None}
@@ -188,7 +188,7 @@ def _make_tokenizer_folder(folder: Path) -> None:
     """Whether the folder can be written, and holds nothing else, is found out before the training."""
     own = {durable.temporary_path(folder / name).name for name in _TOKENIZER_FILES}.union(_TOKENIZER_FILES)
     if foreign := sorted(path.name for path in folder.glob("*") if path.name not in own):
-        raise ValueError(f"--out {folder} holds something that is no tokenizer ({foreign[0]}); choose another folder")
+        raise ValueError(f"--out {folder} holds something other than a tokenizer ({foreign[0]}); choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
 
 

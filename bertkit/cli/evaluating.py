@@ -47,10 +47,10 @@ def _evaluate(arguments: Namespace) -> None:
 
     folder = resolve(arguments.model)
     if _kind_of(arguments) not in tasks_by_head(read_settings(folder), folder):
-        _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{arguments.model} is no tagger or classifier")
+        _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{arguments.model} is not a tagger or classifier")
         _evaluate_masked(arguments)
     else:
-        _refuse(arguments, _OF_MASKED - _OF_LABELED, f"{arguments.model} is no masked-language model")
+        _refuse(arguments, _OF_MASKED - _OF_LABELED, f"{arguments.model} is not a masked-language model")
         _evaluate_labeled(arguments)
 
 

@@ -28,7 +28,7 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
         "--find-errors",
         action="store_true",
-        help="train no model to keep; list the labels of data.train that are most likely wrong, with a page of them",
+        help="train no final model; list the labels of data.train that are most likely wrong, and write a page",
     )
     parser.add_argument(
         "--folds", type=int, metavar="K", help="with --find-errors: number of cross-validation folds (default: 5)"
@@ -46,7 +46,7 @@ def finetune(parser: argparse.ArgumentParser) -> Run:
             return _find_errors(recipe, arguments)
         for flag, value in (("--folds", arguments.folds), ("--json", arguments.json)):
             if value is not None:
-                raise ValueError(f"{flag} belongs to --find-errors")
+                raise ValueError(f"{flag} needs --find-errors")
         from bertkit.finetune.train import finetune
 
         return finetune(recipe)
@@ -82,29 +82,29 @@ def tag(parser: argparse.ArgumentParser) -> Run:
         "examples:\n"
         "  bertkit tag --model runs/ner news.txt > news.conll\n"
         "  zcat news.jsonl.gz | bertkit tag --model runs/ner --input jsonl --output jsonl\n\n"
-        "Each line of raw text is tagged by itself. Tags already in the input are ignored.\n"
-        "In the form of the files all else is kept: blank lines, comments, other columns and fields.\n"
-        "--output jsonl gives programs one JSON object a line, one for each sentence."
+        "Each line of raw text is tagged separately. Tags in the input are ignored.\n"
+        "If the output format is that of the files, everything else is kept: blank lines, comments, columns, fields.\n"
+        "--output jsonl writes one JSON object per line, one for each sentence."
     )
     _add_files(parser, "tag")
     parser.add_argument(
         "--input",
         choices=("auto", "text", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "spacy"),
         default="auto",
-        help="form of the files (default: auto, told by their names, or columns with tags of the model; else raw text)",
+        help="format of the files (default: auto, by file name; columns if they hold tags of the model, else raw text)",
     )
     parser.add_argument(
         "--output",
         choices=("auto", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "brat", "spacy", "view"),
         default="auto",
-        help="form of the answer (default: auto, a coloured view on a terminal, else that of the files; of raw text, "
-        "and of files in several forms, CoNLL)",
+        help="format of the output (default: auto, a coloured view on a terminal, otherwise that of the files; for raw "
+        "text, and for files in several formats, CoNLL)",
     )
     parser.add_argument(
         "--segmenter",
         choices=list(SEGMENTERS),
         default="",
-        help="what splits text without spaces into words (default: as learned from the training words)",
+        help="segmenter for text without spaces (default: one learned from the training words)",
     )
     parser.add_argument(
         "--ask",
@@ -151,11 +151,11 @@ def _tag(arguments: argparse.Namespace) -> None:
 
 def _check_ask(arguments: argparse.Namespace) -> None:
     if arguments.ask is None and arguments.page is not None:
-        raise ValueError("--page belongs to --ask")
+        raise ValueError("--page needs --ask")
     if arguments.ask is not None and arguments.ask < 1:
         raise ValueError(f"--ask must be at least 1, got {arguments.ask}")
     if arguments.ask is not None and arguments.output == "brat":
-        raise ValueError("--output brat marks places in the whole file; with --ask take another format")
+        raise ValueError("--output brat refers to positions in the whole file; with --ask choose another format")
 
 
 def write(parser: argparse.ArgumentParser) -> Run:
@@ -164,25 +164,25 @@ def write(parser: argparse.ArgumentParser) -> Run:
         "examples:\n"
         "  bertkit write --model runs/restored draft.txt > clean.txt\n"
         "  printf 'Haus\\tN;DAT;PL\\n' | bertkit write --model runs/german\n\n"
-        "Each line is rewritten by itself, in the same order; features follow their source after a tab.\n"
-        "--output jsonl gives programs one JSON object a line, with the score of each text."
+        "Each line is rewritten separately, in the same order; features follow their source after a tab.\n"
+        "--output jsonl writes one JSON object per line, with the score of each text."
     )
     _add_files(parser, "rewrite")
     parser.add_argument(
         "--input",
         choices=("auto", "text", "jsonl", "csv"),
         default="auto",
-        help="form of the files (default: auto, told by their names; else a source a line)",
+        help="format of the files (default: auto, by file name; otherwise one source per line)",
     )
     parser.add_argument(
-        "--output", choices=("text", "jsonl"), default="text", help="form of the answer (default: a text a line)"
+        "--output", choices=("text", "jsonl"), default="text", help="format of the output (default: one text per line)"
     )
     parser.add_argument(
         "--passes", type=int, help="for a model that writes in parallel: number of passes; more are slower and better"
     )
     parser.add_argument("--beams", type=int, help="for a model that writes left to right: number of beams")
     parser.add_argument(
-        "--best", type=int, help="for a model that writes left to right: number of texts to give for each source"
+        "--best", type=int, help="for a model that writes left to right: number of texts for each source"
     )
     parser.add_argument(
         "--page", type=Path, metavar="FILE", help="also write a page that shows how the first texts were written"
@@ -228,7 +228,7 @@ def _add_files(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("files", metavar="FILE", nargs="*", help=f"files to {verb}, also .gz; standard input if none")
     parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument("--encoding", default=UTF_8, help=f"of the input, such as latin-1 (default: {UTF_8})")
-    about = "bytes that are not of the encoding: stop there, or replace them (default: strict)"
+    about = "bytes that are invalid in the encoding: stop, or replace them (default: strict)"
     parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help=about)
     parser.add_argument("--device", default="cpu", help="where to compute, such as cuda (default: cpu)")
 

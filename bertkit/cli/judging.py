@@ -58,7 +58,7 @@ def _judge(arguments: Namespace) -> None:
 
 
 def _check_place(flag: str, path: Path | None) -> None:
-    """A place that cannot be written is told before the work."""
+    """Refuse, before the work, a place that cannot be written."""
     if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
         what = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise ValueError(f"--{flag}: {what}; name a file in a folder that is there")

@@ -62,7 +62,7 @@ def _check_steps(arguments: argparse.Namespace, config: MaskConfig) -> None:
     if config.final_rate is not None and total_steps < 1:
         raise ValueError("--final-rate is the rate at the last step: say with --steps how many there are, at least 1")
     if not 0 <= step <= total_steps:
-        raise ValueError(f"--step must lie between 0 and --steps {total_steps}, got {step}")
+        raise ValueError(f"--step must be between 0 and --steps {total_steps}, got {step}")
     for name, least in (("show", 0), ("sample", 1), ("epoch", 0)):
         if getattr(arguments, name) < least:
             raise ValueError(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
@@ -72,10 +72,10 @@ def _check_source(arguments: argparse.Namespace) -> None:
     """Rows come from a prepared folder, or from texts and a tokenizer."""
     if arguments.data is not None:
         if arguments.text or arguments.tokenizer:
-            raise ValueError("--data brings rows and tokenizer of its own; give it alone, or --tokenizer and texts")
+            raise ValueError("--data already has rows and a tokenizer; give either --data, or --tokenizer and texts")
         if not (arguments.data / "manifest.json").is_file():
             raise ValueError(
-                f"--data {arguments.data} is no folder of prepared data (it has no manifest.json); "
+                f"--data {arguments.data} is not a folder of prepared data (it has no manifest.json); "
                 f"'bertkit prepare' makes one, or finishes it"
             )
     elif not (arguments.tokenizer and arguments.text):

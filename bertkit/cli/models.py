@@ -29,7 +29,7 @@ def fill(parser: ArgumentParser) -> Run:
         "text",
         metavar="TEXT",
         nargs="*",
-        help="text with [MASK] where a token is missing, [SPAN] where some are; standard input if none",
+        help="text with [MASK] for one missing token or [SPAN] for several; standard input if none",
     )
     parser.add_argument("--model", required=True, metavar="DIR", help=MODEL)
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help="candidates for each mask (default: 5)")
@@ -42,7 +42,7 @@ def fill(parser: ArgumentParser) -> Run:
     parser.add_argument("--passes", type=int, default=4, metavar="N", help="passes of --order together (default: 4)")
     parser.add_argument("--max-span", type=int, default=4, metavar="N", help="most tokens of a [SPAN] (default: 4)")
     add_backend(parser)
-    add_json(parser, "one JSON object a line, a line for each text,")
+    add_json(parser, "one JSON object per line, one for each text,")
     return _fill
 
 
@@ -51,7 +51,7 @@ def add_backend(parser: ArgumentParser) -> None:
         "--backend",
         choices=BACKENDS,
         default="auto",
-        help="what to compute with, if the folder has it (default: auto, in float32)",
+        help="backend, if the folder has it (default: auto, in float32)",
     )
 
 
@@ -70,14 +70,20 @@ def export(parser: ArgumentParser) -> Run:
         "--format",
         default="transformers",
         choices=("transformers", "onnx", "html"),
-        help="what opens it: transformers (default), onnxruntime, which needs no torch, or a browser, as one page",
+        help="format: transformers (default), onnx (needs no torch), or html (one page for a browser)",
     )
-    parser.add_argument("--int8", action="store_true", help="also onnx/model_quantized.onnx, if it passes --check")
+    parser.add_argument(
+        "--int8", action="store_true", help="also write onnx/model_quantized.onnx, if it passes --check"
+    )
     parser.add_argument(
         "--check", metavar="FILE", help="labeled file that the model has not seen, or text, to measure int8 by"
     )
     parser.add_argument(
-        "--max-loss", type=float, default=0.3, metavar="X", help="points that int8 may lose on it (default: 0.3)"
+        "--max-loss",
+        type=float,
+        default=0.3,
+        metavar="X",
+        help="largest loss of int8 on that file, in points (default: 0.3)",
     )
     return _export
 
@@ -161,21 +167,21 @@ def _check_places(source: str, folder: Path | str) -> None:
 
         check_writable(folder)
         if stored_files(folder):
-            raise ValueError(f"{folder} is not empty; name a new folder")
+            raise ValueError(f"{folder} is not empty; choose a new folder")
         return
     if folder.is_file():
-        raise ValueError(f"{folder} is a file; name a new folder")
+        raise ValueError(f"{folder} is a file; choose a new folder")
     if folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty; name a new folder")
+        raise ValueError(f"{folder} is not empty; choose a new folder")
 
 
 def _export(arguments: Namespace) -> None:
     if arguments.int8 and arguments.format == "transformers":
         raise ValueError("--int8 needs --format onnx or html")
     if arguments.int8 != (arguments.check is not None):
-        raise ValueError("--int8 and --check FILE belong together: a loss that nobody measures goes unnoticed")
+        raise ValueError("--int8 and --check FILE need each other: the loss of accuracy must be measured")
     if not 0 <= arguments.max_loss < 100:
-        raise ValueError(f"--max-loss must lie in [0, 100), got {arguments.max_loss}")
+        raise ValueError(f"--max-loss must be in [0, 100), got {arguments.max_loss}")
     if arguments.check is not None and not Path(arguments.check).is_file():
         raise ValueError(f"--check: there is no file {arguments.check!r}")
     if arguments.format == "transformers":
@@ -225,7 +231,7 @@ def _copy(arguments: Namespace) -> None:
     kind = type(model).__name__ + ("" if tokenizer else " (no tokenizer there)")
     print(f"{kind} with {sum(p.numel() for p in model.parameters()):,} weights → {arguments.folder}")
     if left := left_out(source, model):
-        print(f"left out, for want of a task that uses them: {', '.join(left)}")
+        print(f"left out, because no task uses them: {', '.join(left)}")
 
 
 def _info(arguments: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The verbs `report` and `attention`: each writes a page, beside what it shows unless told otherwise."""
+"""The verbs `report` and `attention`: each writes a page, by default next to what it shows."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def attention(parser: ArgumentParser) -> Run:
         "--out",
         type=Path,
         metavar="FILE",
-        help="page to write (default: attention.html in the folder that --model names, here if it is downloaded)",
+        help="page to write (default: attention.html in the folder of --model, or here if that is downloaded)",
     )
     return _attention
 

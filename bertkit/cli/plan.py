@@ -21,7 +21,9 @@ def plan(parser: argparse.ArgumentParser):
         help="kind of GPU: A100-40, A100-80 (default), H100, H200, B200, L4, A10G, RTX4090",
     )
     parser.add_argument("--gpus", type=int, default=1, metavar="N", help="number of GPUs (1)")
-    parser.add_argument("--mode", choices=["ddp", "fsdp"], default="ddp", help="how several GPUs share a model (ddp)")
+    parser.add_argument(
+        "--mode", choices=["ddp", "fsdp"], default="ddp", help="how several GPUs share a model (default: ddp)"
+    )
     other = parser.add_argument_group("another GPU, or another price")
     other.add_argument("--memory", type=float, metavar="GIB", help="memory that a process can use")
     other.add_argument("--tflops", type=float, metavar="X", help="peak in bf16, in TFLOP/s")
@@ -72,7 +74,7 @@ def read_job(name: str, changes: Sequence[str] = ()) -> "Job":
     sections = ("model", "tokenizer", "mask", "train", "optim", "rows")
     model, tokenizer, mask, train, optim, rows = read_sections(name, *sections, changes=changes)
     if model.init is not None:
-        raise ValueError(f"recipe {name} continues a model that you bring; plan with the recipe it was made by")
+        raise ValueError(f"recipe {name} continues an existing model; plan with the recipe that made it")
     check_positions(model, rows)
     given = tokenizer.path if rows.prepared is None else str(Path(rows.prepared) / "tokenizer")
     vocab_size = tokenizer.vocab_size if given is None else _vocab_size(given) + tokenizer.extend

@@ -31,9 +31,9 @@ def prepare(parser: argparse.ArgumentParser):
         "examples:\n"
         "  bertkit prepare --corpus my.txt --tokenizer my-tokenizer --out shards --seq-len 128\n"
         "  bertkit prepare ... --out shards --part 3/16    (on each of 16 machines its own part)\n"
-        "  bertkit prepare --merge shards                  (then make one set of the parts)\n"
+        "  bertkit prepare --merge shards                  (then merge the parts)\n"
         "  bertkit prepare ... --out shards --engine slurm --parts 256    (all of it on a cluster)\n\n"
-        "Run again after an interruption, it resumes. Run again when done, it says so."
+        "The same command resumes after an interruption."
     )
     parser.add_argument(
         "--out", type=folder_or_url, metavar="FOLDER", help="folder to write, or URL (s3://, gs://, ...)"
@@ -89,7 +89,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("the same command resumes after the last full shard") from None
         written = str(arguments.out if scratch else folder)
-        _answer_with_shards(arguments.json, folder, "" if worked else "the folder is prepared already", written)
+        _answer_with_shards(arguments.json, folder, "" if worked else "the folder is already prepared", written)
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _merge_at(out: Path | str, scratch: Path | None, json: str | None) -> None:
         done = is_finished(folder)
         if not done:
             merge(folder)
-    _answer_with_shards(json, folder, "the folder is one finished set already" if done else "", str(out))
+    _answer_with_shards(json, folder, "the folder is already finished" if done else "", str(out))
 
 
 def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str, written: str) -> None:
@@ -179,7 +179,7 @@ def _answer_with_shards(json: str | None, folder: Path, nothing_to_do: str, writ
     answer(json, {"folder": written, **splits, "unknown_share": unknown, "written": not nothing_to_do}, show)
     if unknown > _MUCH_UNKNOWN:
         print(
-            f"bertkit: warning: {unknown:.1%} of the text is unknown to the tokenizer, and is never learnt; "
+            f"bertkit: warning: {unknown:.1%} of the text is unknown to the tokenizer, and is never learned; "
             f"'bertkit tokenizer doctor' shows what, 'bertkit tokenizer train' makes one that fits",
             file=sys.stderr,
         )

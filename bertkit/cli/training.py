@@ -40,13 +40,15 @@ def anneal(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         "examples:\n"
         "  bertkit anneal runs/long --minutes 10\n"
         "  bertkit anneal runs/long --from 4000 --steps 1000 --out runs/short train.average=0.05\n\n"
-        "The branch ends as a run of this length would have ended that had its decay there. The run itself is not\n"
+        "The result equals a run of this length with its decay there. The run itself is not\n"
         "touched and may still be training. The same command resumes the branch."
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run with optim.schedule=wsd")
     parser.add_argument("changes", metavar="key=value", nargs="*", help="changes to its recipe")
     length = parser.add_mutually_exclusive_group(required=True)
-    length.add_argument("--minutes", type=float, metavar="N", help="how long to decay, at the speed of the run")
+    length.add_argument(
+        "--minutes", type=float, metavar="N", help="minutes of decay, converted to steps by the speed of the run"
+    )
     length.add_argument("--steps", type=int, metavar="N", help="how many steps to decay")
     parser.add_argument(
         "--from", type=int, dest="step", metavar="STEP", help="checkpoint to begin with (default: the newest that fits)"
@@ -56,7 +58,7 @@ def anneal(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
 
 def demo(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    parser.epilog = "Run again, it resumes; remove the folder to start over."
+    parser.epilog = "The same command resumes; remove the folder to start over."
     parser.add_argument(
         "--minutes",
         type=float,
@@ -70,7 +72,7 @@ def demo(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
 
     def run(arguments: argparse.Namespace) -> int:
         if arguments.minutes is not None and not 0 < arguments.minutes < 100_000:
-            raise ValueError(f"--minutes must lie between 0 and 100,000, got {arguments.minutes}")
+            raise ValueError(f"--minutes must be between 0 and 100,000, got {arguments.minutes}")
         from bertkit.demo.folder import agreed_minutes
 
         minutes = agreed_minutes(arguments.dir, arguments.minutes)
@@ -110,7 +112,7 @@ def add_recipe_arguments(
     parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe, or path of a YAML file")
     parser.add_argument("changes", metavar="key=value", nargs="*", help=f"changes to the recipe, such as {example}")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--print-config", action="store_true", help="print the resolved recipe and do nothing else")
+    output.add_argument("--print-config", action="store_true", help="print the resolved recipe and exit")
     about = "print one JSON object for each event, for a supervisor; all other text goes to standard error"
     output.add_argument("--json-log", action="store_true", help=about)
     parser.epilog = _recipes_and_keys(recipe, verb, names)
@@ -125,7 +127,7 @@ def _recipes_and_keys(recipe: type, verb: "Verb", names: Mapping[str, Collection
     lines = ["recipes:"]
     for name, path in shipped_recipes(verb).items():
         lines += textwrap.wrap(f"{name:<20} {headline(path)}", width, initial_indent="  ", subsequent_indent=" " * 23)
-    shared = "; one that several architectures have alike is listed once" if verb == "pretrain" else ""
+    shared = "; keys that several architectures share are listed once" if verb == "pretrain" else ""
     lines += ["", f"keys (in the recipe, or as key=value{shared}):"]
     for entry in entries(recipe):
         indent = " " * 6

@@ -1,6 +1,6 @@
 """Untyped text enters (YAML, key=value, flags), checked dataclasses leave, with help from their docstrings.
 
-A field is a value or a group: another dataclass, or one of several that a key tells apart (`Sections`). Its annotation
+A field is a value or a group: another dataclass, or one of several that a key selects (`Sections`). Its annotation
 may also carry bounds (data_pipelines/bounds.py) and `MAY_CHANGE`.
 """
 
@@ -29,9 +29,9 @@ class Sections(NamedTuple):
     """Marks a group of which there are several kinds."""
 
     tag: str
-    """The key that tells the kinds apart."""
+    """The key that selects the kind."""
     kinds: Callable[[], Mapping[str, type]]
-    """Gives the dataclass for each value of the tag. It is asked anew each time: a plugin may have added one."""
+    """Gives the dataclass for each value of the tag. It is called every time: a plugin may have added one."""
 
 
 def build(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Config:
@@ -63,7 +63,7 @@ class _Read(NamedTuple):
 
 
 def _read(cls: type, values: Any, prefix: str) -> _Read:
-    """All values with their types, before anything is made of them: a typo is told before what is missing for it."""
+    """All values with their types, before objects are built: a typo is reported before a missing key."""
     hints = _hints(cls)
     if not isinstance(values, Mapping):
         raise ValueError(
@@ -98,7 +98,7 @@ def _make(read: _Read, prefix: str) -> Any:
 
 
 def check_names(config: Any, tables: Mapping[str, Collection[str]]) -> None:
-    """Refuse a value whose table has no such row. Tables of rooms further up cannot stand in an annotation here."""
+    """Refuse a value whose table has no such row. Annotations here cannot name tables of higher-level packages."""
     for key, table in tables.items():
         check_choice(key, attrgetter(key)(config), table)
 
@@ -137,7 +137,7 @@ class Entry(NamedTuple):
 
 
 def entries(config: Any, prefix: str = "") -> Iterator[Entry]:
-    """Every value of a config in the order it is written, with the docstring that stands under it. A class lists every
+    """Every value of a config in the order it is written, with the docstring under it. A class lists every
     kind of its groups, one after the other; an object only those that it has."""
     cls = config if isinstance(config, type) else type(config)
     hints, kinds, notes = _hints(cls), typing.get_type_hints(cls), help_of(cls)
@@ -236,7 +236,7 @@ def _default(field: dataclasses.Field) -> Any:
 
 @cache
 def help_of(cls: type) -> dict[str, str]:
-    """The string literal under each field, as the help a user reads; inherited fields bring theirs."""
+    """The string literal under each field, as the help a user reads; inherited fields included."""
     notes: dict[str, str] = {}
     for base in reversed(cls.__bases__):
         notes |= help_of(base) if dataclasses.is_dataclass(base) else {}

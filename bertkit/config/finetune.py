@@ -40,7 +40,7 @@ class LabeledSection(TaggedConfig):
     """Most windows of a long text that train together, evenly spread over it. Scores and predictions read all."""
 
     context: Literal["auto", "sentence", "document"] = "sentence"
-    """What a word of a tagging sees: its sentence, or as much of its document as a window holds, in training and
+    """Context of a word in tagging: its sentence, or as much of its document as a window holds, in training and
     tagging alike. auto: the document, where the training files mark documents (-DOCSTART-, # newdoc, doc_id)."""
 
     pieces: Literal["first", "all"] = "first"
@@ -77,7 +77,7 @@ class LabeledSection(TaggedConfig):
         check_bounds(self)
         super().__post_init__()
         if not self.train:
-            raise ValueError("train names no file; give at least one")
+            raise ValueError("train is empty; give at least one file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +121,8 @@ class TuneSection:
     """The same as a number of minutes. 0: none."""
 
     token_dropout: Annotated[float, Range("[0, 1)")] = 0.0
-    """Share of the subwords that training hides behind the mask token, others at every step: what stands around a word
-    must then tell its label, too. Not for tasks that write."""
+    """Share of the subwords that training hides behind the mask token, others at every step: the context of a word
+    must then predict its label, too. Not for tasks that write."""
 
     class_weights: Literal["none", "balanced"] = "none"
     """balanced gives rare labels more weight in the loss, by the square root of how rare they are."""
@@ -136,7 +136,7 @@ class TuneSection:
     def __post_init__(self):
         check_bounds(self)
         if self.adapt_steps and self.adapt_minutes:
-            raise ValueError("adapt_steps and adapt_minutes both say how long to adapt; give one of them")
+            raise ValueError("adapt_steps and adapt_minutes cannot both be set; give one of them")
 
     @property
     def adapts(self) -> bool:
@@ -192,7 +192,7 @@ class TuneRunSection:
         check_bounds(self)
         check_run_dir(self.dir)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds must be distinct and at least one, got {self.seeds}")
+            raise ValueError(f"seeds must be a non-empty list of distinct numbers, got {self.seeds}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The model section of a pretraining recipe: a kind for each encoder family, and one for a model that is there already.
 
-The key `architecture` tells the kinds apart. Code asks a section what it says, never which kind it is.
+The key `architecture` selects the kind. Code reads the values of a section and never tests its kind.
 """
 
 import dataclasses
@@ -53,12 +53,12 @@ def check_settable(section: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class NewModel:
-    """What the sections of all families share; each has the fields of its family's config beside it."""
+    """What the sections of all families share; each has the fields of its family's config next to it."""
 
     architecture: str
 
     embeddings: Literal["random", "neighbors"] = "random"
-    """How token embeddings start: random, or from counts of which tokens stand beside each other in the corpus.
+    """How token embeddings start: random, or from counts of neighbouring tokens in the corpus.
     Counting takes seconds, which are part of train.minutes, and saves many steps."""
 
     init = None
@@ -89,12 +89,12 @@ class ImportedSection:
     embeddings = "given"
 
     def encoder_config(self, vocab_size: int, pad_token_id: int | None) -> EncoderConfig:
-        raise ValueError(f"model.init={self.init} brings its own shape; name an architecture for a new one")
+        raise ValueError(f"model.init={self.init} already has a shape; name an architecture for a new model")
 
 
 @cache
 def _section_of(name: str, family: Family) -> type:
-    """The section of a family: what tells it apart, and every field of its config that a recipe may set."""
+    """The section of a family: its `architecture`, and every field of its config that a recipe may set."""
     config: type = family.config
     hints, notes = typing.get_type_hints(config, include_extras=True), help_of(config)
     about = " ".join((config.__doc__ or "").split())

@@ -26,11 +26,11 @@ from data_pipelines.vocab.config import TokenizerConfig
 _PACKAGE = Path(__file__).parent.parent
 Verb = Literal["pretrain", "finetune"]
 MIXED_OF_STORES = 8
-"""Shards that are mixed where rows lie on a store and their recipe names no number."""
+"""Default of data.mix_shards for rows on a store."""
 _OF_ANY_ROWS = ("cache_dir", "cache_gb", "mix_shards")
 """Keys of `data` that say nothing of how rows are made."""
 
-# The sections below extend configs of other rooms, so that each default stands in one place and each key is flat.
+# The sections below extend configs of other rooms, so that each default is defined once and each key is flat.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +40,11 @@ class RowsSection(PrepareConfig):
     # A corpus or a prepared folder that moved is known by its fingerprint.
     prepared: Annotated[str | None, MAY_CHANGE] = None
     """Folder or URL (s3://, gs://, ...) that `bertkit prepare` wrote (one set, or merged parts), instead of
-    data.corpus. It brings its tokenizer, data.seq_len and all other settings of its rows."""
+    data.corpus. Its tokenizer, data.seq_len and all other settings of its rows are used."""
 
     mix_shards: Annotated[int, Range("[0, 2**20]")] = 0
-    """Shards whose rows are mixed with each other; 0 mixes all rows. With a number, a run needs only so many shards of
-    a store at once, and begins when it has the first one. Default where data.prepared is a URL: 8."""
+    """Shards whose rows are mixed with each other; 0 mixes all rows. With a number, a run needs only that many shards
+    of a store at once, and begins when it has the first one. Default where data.prepared is a URL: 8."""
 
     cache_gb: Annotated[float, Range("(0, inf)"), MAY_CHANGE] = 20.0
     """Gigabytes of training rows of a store that are kept here at once, in data.cache_dir."""
@@ -62,7 +62,7 @@ class DataSection(RowsSection, CorpusConfig):
         if self.prepared is None:
             CorpusConfig.__post_init__(self)
         elif self.corpus:
-            raise ValueError("corpus cannot be set beside data.prepared, whose folder holds the rows")
+            raise ValueError("corpus cannot be set together with data.prepared, which already holds the rows")
         PrepareConfig.__post_init__(self)
 
 
@@ -88,7 +88,7 @@ class Recipe:
 
     def __post_init__(self):
         if self.model.init is not None and self.tokenizer.path is not None:
-            raise ValueError("tokenizer.path cannot be set beside model.init, whose folder brings the tokenizer")
+            raise ValueError("tokenizer.path cannot be set together with model.init, which already has a tokenizer")
         if self.tokenizer.extend and self.model.init is None and self.tokenizer.path is None:
             raise ValueError("tokenizer.extend needs a tokenizer to extend: set model.init or tokenizer.path")
         if self.data.content == "ids" and self.data.prepared is None:
@@ -104,7 +104,7 @@ def check_positions(model: ModelSection, rows: RowsSection) -> None:
     longest = getattr(model, "max_position_embeddings", None)
     if longest is not None and rows.seq_len > longest:
         raise ValueError(
-            f"data.seq_len={rows.seq_len} is longer than model.max_position_embeddings={longest}; raise the latter"
+            f"data.seq_len={rows.seq_len} is longer than model.max_position_embeddings={longest}; raise that"
         )
 
 
@@ -138,7 +138,7 @@ def _pretraining_values(name: str, changes: Iterable[str]) -> dict[str, Any]:
 def recipe_values(name: str, changes: Iterable[str], verb: Verb) -> dict[str, Any]:
     """What a recipe of this verb says, with its bases below it and `key=value` changes on top, unchecked."""
     values = _load(recipe_path(name, verb), verb)
-    # A recipe for fine-tuning names its task; nothing else tells the two kinds apart in a user's own file.
+    # A recipe for fine-tuning names its task; nothing else distinguishes the two kinds in a user's file.
     if ("task" in values) != (verb == "finetune"):
         raise ValueError(_of_another_verb(name, verb))
     changed: dict[str, Any] = {}
@@ -158,7 +158,7 @@ def recipe_path(name: str, verb: Verb = "pretrain") -> Path:
         if any(name in shipped_recipes(other) for other in get_args(Verb)):
             raise ValueError(_of_another_verb(name, verb))
         match = nearest(name, known)
-        hint = f"did you mean {match!r}?" if match else f"shipped are {', '.join(known)}"
+        hint = f"did you mean {match!r}?" if match else f"choose one of {', '.join(known)}"
         raise ValueError(f"unknown recipe {name!r}; {hint}")
     return known[name]
 
@@ -223,7 +223,7 @@ def _with_settings_of_folder(values: dict[str, Any]) -> dict[str, Any]:
     folder, data, tokenizer = _prepared(values), values["data"], values.get("tokenizer")
     assert folder is not None
     for key in tokenizer if isinstance(tokenizer, dict) else ():
-        raise ValueError(f"tokenizer.{key} cannot be set beside data.prepared, whose folder brings the tokenizer")
+        raise ValueError(f"tokenizer.{key} cannot be set together with data.prepared, which already has a tokenizer")
     made_with = _made_with(folder)
     kinds = get_type_hints(DataSection)
     for key, value in made_with.items():
@@ -250,7 +250,7 @@ def _made_with(folder: str) -> dict[str, Any]:
         raise ValueError(f"data.prepared: the manifest of {folder} is damaged; prepare again") from None
     if of != 1:
         raise ValueError(
-            f"data.prepared={folder} is part {number} of {of}; prepare the others, make one set of them with "
+            f"data.prepared={folder} is part {number} of {of}; prepare the others, merge them with "
             f"'bertkit prepare --merge {Path(folder).parent}', and name that folder"
         )
     return {key: value for key, value in made_with.items() if key in DataSection.__dataclass_fields__}
@@ -265,20 +265,20 @@ def _load(path: Path, verb: Verb, above: tuple[Path, ...] = ()) -> dict[str, Any
     except ValueError as error:
         raise ValueError(f"{path} {error}") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} holds no recipe; a recipe is sections such as data, model, train")
+        raise ValueError(f"{path} holds no recipe; a recipe has sections such as data, model, train")
     base = values.pop("base", None)
     if base is None:
         return values
     base_path = recipe_path(str(base), verb)
     if base_path in (path, *above):
-        raise ValueError(f"{path}: base {base!r} leads back to a recipe that builds on this one")
+        raise ValueError(f"{path}: base {base!r} is circular: it builds on this recipe")
     return _merge(_load(base_path, verb, (path, *above)), values)
 
 
 def _of_another_verb(name: str, verb: Verb) -> str:
     other = "pretrain" if verb == "finetune" else "finetune"
     shipped = ", ".join(shipped_recipes(verb))
-    return f"{name} is a recipe for `bertkit {other}`, not for `bertkit {verb}`; shipped for it are {shipped}"
+    return f"{name} is a recipe for `bertkit {other}`, not for `bertkit {verb}`; choose one of {shipped}"
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

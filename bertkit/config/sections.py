@@ -82,7 +82,7 @@ class TrainConfig:
     """Recompute each layer in the backward pass: about a third more time, far less memory."""
 
     compile: bool = False
-    """Compile the model with torch.compile. It is meant for GPUs, and the first steps take long."""
+    """Compile the model with torch.compile. For GPUs; the first steps take long."""
 
     average: Share = 0.0
     """Share of the steps, at the end, whose weights are averaged; the mean is evaluated and exported."""
@@ -95,7 +95,7 @@ class TrainConfig:
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none"
-            raise ValueError(f"steps, tokens, minutes: exactly one says how long to train, got {found}")
+            raise ValueError(f"steps, tokens, minutes: exactly one must be set, got {found}")
         if self.first_batch is not None:
             doublings = self.global_batch / self.first_batch
             if doublings not in (2**number for number in range(32)):

@@ -14,10 +14,10 @@ def agreed_minutes(folder: Path, minutes: float | None) -> float:
     """The minutes that the folder's demo began with. Refuses other minutes, and a folder of something else."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _ABOUT
-    # It is written first, so a folder without it holds somebody's files, perhaps a train.conll of their own.
+    # It is written first, so a folder without it holds the user's files, perhaps a train.conll.
     foreign = sorted(file.name for file in folder.iterdir() if file != durable.temporary_path(path))
     if foreign and not path.is_file():
-        raise ValueError(f"{folder} holds something that is no demo ({foreign[0]}); give another --dir")
+        raise ValueError(f"{folder} holds something other than a demo ({foreign[0]}); give another --dir")
     before = json.loads(path.read_bytes())["minutes"] if path.is_file() else None
     if before is not None and minutes not in (None, before):
         raise ValueError(

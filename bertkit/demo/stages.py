@@ -62,7 +62,7 @@ def demo(folder: Path, minutes: float, sentence: str | None) -> int:
     with _saying_how_to_resume(folder):
         console.print(
             f"From the text of this Python installation to a tagger, in about {minutes:g} min. After each $ "
-            "stands the command that does the same with your own files. Ctrl-C stops; the same command resumes."
+            "is the command that does the same with your own files. Ctrl-C stops; the same command resumes."
         )
         recipe = read_recipe("demo", _pretraining(folder, minutes))
         _collect(console, folder)
@@ -143,14 +143,14 @@ def _pretrain(console: Console, recipe: Recipe) -> int:
 
 def _finetune(console: Console, folder: Path, minutes: float) -> int:
     """One tagger from the pretrained encoder, one of the same shape from random weights; all else is equal."""
-    _stage(console, 6, "Fine-tune it to tell the role of each name, and another from scratch.", "finetune")
+    _stage(console, 6, "Fine-tune it to predict the role of each name, and another from scratch.", "finetune")
     for name, start in _STARTS.items():
         recipe = _tagging(folder, name, minutes)
         if (folder / name / SCORES).is_file():
             _found(console, folder / name)
             continue
         console.print(f"from {start}, seeds {', '.join(map(str, recipe.run.seeds))}:")
-        # The full results are too long for this page; they are kept beside the run.
+        # The full results are too long for this page; they are kept next to the run.
         with open(folder / f"{name}.txt", "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
             code = finetune(recipe)
         if code:
@@ -175,7 +175,7 @@ def _tagging(folder: Path, name: str, minutes: float) -> FinetuneRecipe:
 
 
 def _compare(console: Console, folder: Path) -> None:
-    _stage(console, 7, "Compare their scores on modules that none of them saw.")
+    _stage(console, 7, "Compare their scores on modules that neither has seen.")
     scores = {name: json.loads((folder / name / SCORES).read_bytes()) for name in _STARTS}
     table = Table("dev", *(Column(name, justify="right") for name in _SHOWN.values()))
     for name, found in scores["scratch"]["dev"]["baselines"].items():
@@ -197,7 +197,7 @@ def _spread(scores: dict[str, Any], key: str) -> str:
 def _tag(console: Console, folder: Path, sentence: str | None) -> None:
     _stage(console, 8, "Tag a line of Python.", "tag")
     if sentence is None and sys.stdin.isatty():
-        console.print(f"Type one; Enter alone takes: {_CODE}", style="dim")
+        console.print(f"Type one; an empty line uses: {_CODE}", style="dim")
         with contextlib.suppress(EOFError):
             sentence = input("> ")
     words = code_words(sentence or "") or code_words(_CODE)

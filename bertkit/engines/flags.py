@@ -20,10 +20,10 @@ def add_part_flags(
     without it parts are joined by an engine alone."""
     parser.add_argument("--part", metavar="K/N", help=f"{does} only the K-th of N parts")
     if merge is not None:
-        parser.add_argument("--merge", type=merge, metavar="FOLDER", help="make one set of the parts in FOLDER")
-    about = f"what makes --parts N parts and merges them: {', '.join(ENGINES)}"
+        parser.add_argument("--merge", type=merge, metavar="FOLDER", help="merge the parts in FOLDER")
+    about = f"engine that makes --parts N parts and merges them: {', '.join(ENGINES)}"
     parser.add_argument("--engine", metavar="NAME", help=about)
-    parser.add_argument("--parts", type=int, metavar="N", help="parts that --engine makes")
+    parser.add_argument("--parts", type=int, metavar="N", help="number of parts for --engine")
 
 
 def asks_for_engine(arguments: argparse.Namespace) -> bool:
@@ -31,9 +31,9 @@ def asks_for_engine(arguments: argparse.Namespace) -> bool:
     if not arguments.engine and arguments.parts is None:
         return False
     if not arguments.engine or arguments.parts is None or arguments.part:
-        raise ValueError("--engine NAME and --parts N belong together, and make all parts: leave --part out")
+        raise ValueError("--engine NAME and --parts N need each other and make all parts; leave out --part")
     if not 1 <= arguments.parts <= MAX_PARTS:
-        raise ValueError(f"--parts must lie in [1, {MAX_PARTS}], got {arguments.parts}")
+        raise ValueError(f"--parts must be in [1, {MAX_PARTS}], got {arguments.parts}")
     check_choice("--engine", arguments.engine, ENGINES)
     return True
 
@@ -42,7 +42,7 @@ def refuse_beside_merge(arguments: argparse.Namespace) -> None:
     others = [name for name, value in vars(arguments).items() if name not in ("merge", "json") and value is not None]
     if others:
         flags = ", ".join("--" + name.replace("_", "-") for name in others)
-        raise ValueError(f"--merge takes no other flag, got {flags}: the parts know what they were made with")
+        raise ValueError(f"--merge takes no other flag, got {flags}; settings are stored with the parts")
 
 
 def part_command(verb: list[str], arguments: argparse.Namespace, plugins: list[str]) -> Callable[[int], list[str]]:

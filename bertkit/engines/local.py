@@ -46,6 +46,6 @@ def start(command: list[str], log: Path, folder: Path | str | None = None) -> su
 
 
 def _die_with_parent() -> None:
-    """A part must not outlive whoever started it and is killed: it would be made a second time beside it."""
+    """A part must not outlive a killed engine: the next one would make it again at the same time."""
     set_death_signal = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

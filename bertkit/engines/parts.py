@@ -1,7 +1,7 @@
-"""A job in parts, each made by a command of its own, on any engine; what failed or was killed is made again.
+"""A job in parts, each made by its own command, on any engine; what failed or was killed is made again.
 
-A part is complete or absent, whoever made it and however often: the engine only runs commands, and whether a part is
-done is asked of the part itself. Any other engine does the same with `--part K/N` in a loop of its own.
+A part is complete or absent, even if it is made twice: the engine only runs commands, and whether a part is
+done is asked of the part itself. Any other engine does the same with `--part K/N` in its own loop.
 """
 
 import time
@@ -44,7 +44,7 @@ def run_parts(
     look_every: float = 0.0,
 ) -> None:
     """Make every part that is not done yet. `find_done` is asked for the numbers of those that are, while parts run at
-    most once in `look_every` seconds; `progress` is told how many of how many they are."""
+    most once in `look_every` seconds; `progress` receives their number and the total."""
     run = ENGINES[engine]
     logs.mkdir(parents=True, exist_ok=True)
     done, looked = set[int](), 0.0
@@ -74,7 +74,7 @@ def run_parts(
         log = Commands({}, logs, watch).log_of(missing[0])
         raise ChildProcessError(
             f"part {missing[0]} of {num_parts} failed {TRIES} times{_last_line(log)} ({len(done)} parts are done, "
-            f"{len(missing)} are missing); mend the cause and run the same command again. Its log: {log}"
+            f"{len(missing)} are missing); fix the cause and run the same command again. Its log: {log}"
         )
 
 

@@ -12,7 +12,7 @@ _CONNECT_SECONDS = 20.0
 
 
 def run(commands: Commands) -> None:
-    """The folder of the parts must lie on a disk that all nodes share."""
+    """The folder of the parts must be on a disk that all nodes share."""
     try:
         import ray
     except ImportError:
@@ -44,7 +44,7 @@ def _check_address(address: str | None) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise ValueError(f"RAY_ADDRESS={address}: nobody answers there ({error}); start Ray, or unset it") from None
+        raise ValueError(f"RAY_ADDRESS={address}: no answer ({error}); start Ray, or unset it") from None
 
 
 def _run_part(command: list[str], log: str, folder: str) -> int:

@@ -16,7 +16,7 @@ _SUBMITTED = "Submitted batch job"
 
 def run(commands: Commands) -> None:
     """What the jobs may use, such as a partition or an account, is set by Slurm's own variables (SBATCH_PARTITION,
-    SBATCH_ACCOUNT, SBATCH_TIMELIMIT). The folder of the parts must lie on a disk that all nodes share."""
+    SBATCH_ACCOUNT, SBATCH_TIMELIMIT). The folder of the parts must be on a disk that all nodes share."""
     submit = shutil.which("sbatch")
     if submit is None:
         raise ValueError("--engine slurm needs the command sbatch; run it where Slurm is installed, or choose another")
@@ -36,11 +36,11 @@ def run(commands: Commands) -> None:
         _cancel(name)
         raise
     if job.returncode and _SUBMITTED not in (answer := told.read_text(encoding="utf-8", errors="replace")):
-        raise ChildProcessError(f"sbatch did not take {script}: {answer.strip() or f'exit code {job.returncode}'}")
+        raise ChildProcessError(f"sbatch refused {script}: {answer.strip() or f'exit code {job.returncode}'}")
 
 
 def _cancel(name: str) -> None:
-    """Jobs outlive the sbatch that waits for them. By their name, because sbatch tells their number at its end."""
+    """Jobs outlive the sbatch that waits for them. Found by name: sbatch prints their number only at its end."""
     if (cancel := shutil.which("scancel")) is not None:
         subprocess.run([cancel, f"--name={name}"], stdin=subprocess.DEVNULL, check=False)
 

@@ -39,7 +39,7 @@ def log_probs(logits_MV: np.ndarray, target_M: np.ndarray) -> np.ndarray:
 
 
 def members_of(first_M: Any, kind_M: Any, frequent_M: Any) -> list[Any]:
-    """Which targets are in each bucket, from whether they start a word, what stands in their place and whether they are
+    """Which targets are in each bucket, from whether they start a word, what replaced them and whether they are
     frequent; arrays or tensors."""
     kinds = [kind_M == kind for kind in range(3)]
     return [first_M | ~first_M, *kinds, frequent_M, ~frequent_M, first_M, ~first_M]

@@ -144,13 +144,13 @@ class FillMask:
         return masks
 
     def _as_trained(self, text: str) -> str:
-        """Where a word's token begins with its space, a mask stands for both."""
+        """Where a word's token begins with its space, a mask replaces both."""
         if self.mark in SPACES:
             text = re.sub(r"\s+" + re.escape(MASK), MASK, text)
         return text.replace(MASK, self.mask_token)
 
     def _candidates(self, ids_T: np.ndarray, places: list[int], top_k: int) -> list[list[Candidate]]:
-        # A model may have more rows than its tokenizer has tokens; the rest stands for no token.
+        # A model may have more rows than its tokenizer has tokens; the rest have no token.
         logits_MV = self._logits(ids_T, places)[:, : self.vocab_size].astype(np.float64)
         probability_MV = np.exp(logits_MV - logits_MV.max(axis=1, keepdims=True))
         probability_MV /= probability_MV.sum(axis=1, keepdims=True)

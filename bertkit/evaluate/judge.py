@@ -197,7 +197,9 @@ def print_judgment(facts: dict[str, Any]) -> None:
     above, below = (sum(test(row) for row in facts["paradigms"].values()) for test in (above_chance, below_chance))
     print(f"chance is {CHANCE:.0%}; of {len(facts['paradigms'])} paradigms {above} are above it and {below} below")
     if facts["unknown_share"] > 0.01:
-        print(f"note: {facts['unknown_share']:.1%} of the tokens are unknown to the tokenizer; they say nothing")
+        print(
+            f"note: {facts['unknown_share']:.1%} of the tokens are unknown to the tokenizer; their scores mean nothing"
+        )
 
 
 def above_chance(row: dict[str, Any]) -> bool:

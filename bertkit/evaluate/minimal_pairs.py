@@ -1,6 +1,6 @@
 """Files of minimal pairs as their benchmarks publish them to pairs of sentences, each with its paradigm and group.
 
-JSON Lines of BLiMP, SLING, ZhoBLiMP or one's own, TSV and CSV with or without names above the columns, and lines of
+JSON Lines of BLiMP, SLING, ZhoBLiMP or your own, TSV and CSV with or without names above the columns, and lines of
 `good@@@bad`; each also gzipped, and folders of them.
 """
 
@@ -37,7 +37,7 @@ class MinimalPair(NamedTuple):
 
 
 def read_pairs(sources: list[str], keys: PairKeys, max_pairs: int = 0) -> list[MinimalPair]:
-    """All pairs of files, folders and globs; with `max_pairs` the first so many of each paradigm."""
+    """All pairs of files, folders and globs; with `max_pairs` the first ones of each paradigm."""
     pairs: list[MinimalPair] = []
     counts: dict[str, int] = {}
     for path in find_pair_files(sources):
@@ -52,7 +52,7 @@ def read_pairs(sources: list[str], keys: PairKeys, max_pairs: int = 0) -> list[M
 
 
 def find_pair_files(sources: list[str]) -> list[Path]:
-    """The files that these names stand for, each once."""
+    """The files that these names refer to, each once."""
     found: dict[Path, None] = {}
     for source in sources:
         path = Path(source).expanduser()

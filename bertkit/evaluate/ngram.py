@@ -14,7 +14,7 @@ import numpy as np
 from data_pipelines.rows.shards import Rows
 
 MOST_TOKENS = 10_000_000
-"""Of a larger text only so many tokens are counted, of rows taken evenly from all of it."""
+"""Tokens to count at most; from a larger text, rows are taken evenly."""
 
 
 class _Order(NamedTuple):

@@ -19,7 +19,7 @@ class PseudoPerplexity(NamedTuple):
     num_words: int
     num_bytes: int
     unknown_share: float
-    """Share of the pieces that stand for unknown text; their surprise says nothing, so more than a few spoil it."""
+    """Share of the subwords that are unknown; their scores mean nothing, so more than a few make the result useless."""
 
 
 def pseudo_perplexity(

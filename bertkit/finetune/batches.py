@@ -81,7 +81,7 @@ def hiding_tokens(draw: Callable[[Row, int], Row], share: float, special: Specia
 
     def drawn(row: Row, key: int) -> Row:
         row = draw(row, key)
-        # A key of its own, so that what is hidden does not depend on what `draw` drew.
+        # Its own key, so that what is hidden does not depend on what `draw` drew.
         bits_L = token_bits(fold_each(key, 0), np.array([0, len(row.ids_L)]))
         hidden_L = (bits_L < threshold(share)) & ~np.isin(row.ids_L, never)
         return row._replace(ids_L=np.where(hidden_L, mask_id, row.ids_L))
@@ -112,7 +112,7 @@ def _cut(rows: Sequence[Row], most: int) -> list[Sequence[Row]]:
 
 
 def _pinned(batch: PackedBatch) -> PackedBatch:
-    """In memory from which a GPU copies while the host goes on."""
+    """In pinned memory, from which a GPU copies while the host continues."""
     return batch.pin_memory() if torch.cuda.is_available() else batch
 
 

@@ -16,8 +16,8 @@ _MOST_UNKNOWN = 0.02
 _FEW_STEPS = 50
 _MOST_SHARED = 0.01
 _LONG_ENOUGH = 20
-"""Letters of a sentence that nobody writes twice by chance; shorter ones, such as thanks, stand in every corpus. A
-wide character, as Chinese has them, says as much as two letters at least."""
+"""A sentence of this many letters is not repeated by chance; shorter ones, such as thanks, are in every corpus. A wide
+character, such as a Chinese one, counts as two letters."""
 
 
 def cautions(data: TuningData, steps: Steps, results: Mapping[str, Any]) -> list[str]:
@@ -72,7 +72,7 @@ def _shared_sentences(data: TuningData) -> Iterator[str]:
         if len(shared) > _MOST_SHARED * len(sentences):
             yield (
                 f"{len(shared):,} of {len(sentences):,} longer {data.task.examples} of data.{part} are in the training "
-                f"data too, the first in {shared[0].place()}; scores on them say nothing of new text"
+                f"data too, the first in {shared[0].place()}; scores on them do not measure new text"
             )
 
 

@@ -46,7 +46,7 @@ def check_find_errors(recipe: FinetuneRecipe, folds: int) -> None:
     """Refuse what cannot be split into folds, before anything is read."""
     if TASKS[recipe.task].doubts is None:
         able = ", ".join(name for name in TASKS if TASKS[name].doubts is not None)
-        raise ValueError(f"--find-errors judges labels, and task={recipe.task} has none; it is for {able}")
+        raise ValueError(f"--find-errors judges labels, and task={recipe.task} has none; use it with {able}")
     if len(recipe.run.seeds) != 1:
         raise ValueError(f"--find-errors splits and trains with one seed, got run.seeds={recipe.run.seeds}")
     if folds < 2:

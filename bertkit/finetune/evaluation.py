@@ -34,7 +34,7 @@ def evaluate(data: TuningData, part: str, trainable: Trainable) -> Scores:
 
 
 def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
-    """Computes the logits of this rank's share: of every so many documents, whose sentences stay together."""
+    """Computes the logits of this rank's share: of every n-th document, whose sentences stay together."""
     sentences = data.sentences(part)
     with evaluating(trainable) as (_, target_logits, device, rank, ranks, _):
         together = documents(sentences, data.form)

@@ -1,4 +1,4 @@
-"""Labeled sources to sentences and the labels that can be learnt from them."""
+"""Labeled sources to sentences and the labels that can be learned from them."""
 
 import hashlib
 import json
@@ -27,11 +27,11 @@ class Labeled(NamedTuple):
     dev: list[Sentence]
     test: list[Sentence]
     labels: tuple[str, ...]
-    """Every label that can be learnt: those of the training data."""
+    """Every label that can be learned: those of the training data."""
     notes: tuple[str, ...]
     """What was recognised or repaired."""
     settings: dict[str, Any]
-    """What scoring and prediction must know of the data: plain values, stored beside the export."""
+    """What scoring and prediction must know of the data: plain values, stored next to the export."""
 
     @property
     def fingerprint(self) -> str:
@@ -82,7 +82,9 @@ def unlearnable(parts: Parts, labels: Sequence[str]) -> list[str]:
                     count, first = places.get(tag, (0, sentence.place(index)))
                     places[tag] = (count + 1, first)
         for tag, (count, first) in places.items():
-            notes.append(f"{first}: the label {tag!r} ({count:,} times) is not in the training data; never right")
+            notes.append(
+                f"{first}: the label {tag!r} ({count:,} times) is not in the training data, so it is always a mistake"
+            )
     return notes
 
 

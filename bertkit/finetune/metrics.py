@@ -1,4 +1,4 @@
-"""What gold and predicted tags tell, as plain values: scores of spans and words, mistakes, and guesses without a
+"""Metrics of gold and predicted tags, as plain values: scores of spans and words, mistakes, and guesses without a
 model to compare with."""
 
 import statistics

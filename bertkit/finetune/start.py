@@ -61,7 +61,7 @@ def find_given(section: StartSection, head: str) -> Given | None:
 
 
 def adapt(recipe: FinetuneRecipe, given: Given, labeled: Labeled) -> Given:
-    """Continue pretraining on the text of the training sentences, as a run of its own inside the run, which resumes as
+    """Continue pretraining on the text of the training sentences, as its own run inside the run, which resumes as
     every run does. One that was asked to stop ends the process with its exit code."""
     from bertkit.pretrain.train import pretrain
 
@@ -106,7 +106,7 @@ def check_labels(given: Given | None, labels: tuple[str, ...]) -> None:
         odd = sorted(set(own) ^ set(labels)) or ["their order"]
         raise ValueError(
             f"{given.folder} has a head for {len(own)} labels, but the data has {len(labels)} "
-            f"({', '.join(odd[:3])} in one of the two only); name an encoder without a head in model.init"
+            f"({', '.join(odd[:3])} in only one of them); name an encoder without a head in model.init"
         )
 
 

@@ -82,9 +82,9 @@ class RowForm(NamedTuple):
     stride: int = 0
     """Subwords from one window to the next; 0 for half a window."""
     between: np.ndarray = np.zeros(0, np.int64)
-    """What stands between two texts."""
+    """The ids between two texts."""
     has_types: bool = False
-    """Whether the encoder tells the second text from the first."""
+    """Whether the encoder distinguishes the second text from the first."""
     context: bool = False
     """Whether the sentences of a document are read together."""
 

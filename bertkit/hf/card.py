@@ -1,4 +1,4 @@
-"""The frame of a model card: what the hub wants to know above it, the recipe below it."""
+"""The frame of a model card: metadata for the hub above it, the recipe below it."""
 
 
 def framed_card(title: str, pipeline: str, lines: list[str], recipe: str) -> str:

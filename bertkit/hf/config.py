@@ -62,7 +62,7 @@ def read_config(values: dict[str, Any], model_type: str, source: Path) -> Encode
         carried = {key: value for key, value in ours.items() if key not in own and key not in _OUR_OWN}
         carried |= {key: value for key, value in values.items() if key in _FIXED and key != "auto_map"}
         if unknown := sorted(carried.keys() - _CARRIED - _FIXED.keys() - set(row.carried)):
-            warnings.warn(f"{source}: {', '.join(unknown)}: unknown, carried along without effect", stacklevel=2)
+            warnings.warn(f"{source}: {', '.join(unknown)}: unknown, kept without effect", stacklevel=2)
         return row.config(**own, model_type=model_type, carried=carried)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
@@ -90,7 +90,7 @@ def _is_own(key: str, row: ModelType, hints: dict[str, Any]) -> bool:
 
 
 def _typed(value: Any, kind: Any, key: str) -> Any:
-    """A value of JSON as our config wants it: the right type, a tuple for a list, the usual name."""
+    """A value of JSON as our config needs it: the right type, a tuple for a list, the usual name."""
     choices = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
         (kind,) = (choice for choice in choices if choice is not type(None))

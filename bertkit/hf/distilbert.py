@@ -1,4 +1,4 @@
-"""DistilBERT: a BERT without token types, with settings and weights under names of its own."""
+"""DistilBERT: a BERT without token types, with settings and weights under its own names."""
 
 from typing import Any
 

@@ -83,7 +83,7 @@ class Weights(AbstractContextManager):
         self._stack.close()
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor in float32, in memory of its own rather than a view of the file."""
+        """The tensor in float32, in its own memory rather than a view of the file."""
         handle, stored = self._places[name]
         tensor = handle.get_tensor(stored)
         if not tensor.is_floating_point():
@@ -102,7 +102,7 @@ class Weights(AbstractContextManager):
         try:
             handle = stack.enter_context(safe_open(path, framework="pt"))
         except SafetensorError as error:
-            raise ValueError(f"{path} is no safetensors file: {error}") from None
+            raise ValueError(f"{path} is not a safetensors file: {error}") from None
         except FileNotFoundError:
             raise ValueError(f"{path} is missing, though {INDEX} names it") from None
         for stored in handle.keys():  # noqa: SIM118 (a handle is no mapping)
@@ -125,10 +125,10 @@ def _shards(index: Path) -> set[str]:
     try:
         files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{index} is no index of safetensors shards") from None
+        raise ValueError(f"{index} is not an index of safetensors shards") from None
     for file in files:
         if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
-            raise ValueError(f"{index} names {file!r}; a shard is a .safetensors file beside it")
+            raise ValueError(f"{index} names {file!r}; a shard is a .safetensors file next to it")
     return files
 
 

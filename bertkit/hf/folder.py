@@ -24,7 +24,7 @@ BACKENDS = ("auto", "torch", "onnx", "int8")
 """What can compute a model, of what its folder has."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _BESIDE = (".json", ".txt", ".model", ".md", ".jinja")
-"""What stands beside weights: settings, tokenizers, the model card, templates."""
+"""Files next to the weights: settings, tokenizers, the model card, templates."""
 _WANTED = ["*.safetensors", *(f"*{suffix}" for suffix in _BESIDE)]
 
 
@@ -39,7 +39,7 @@ def resolve(folder: str | Path) -> Path:
         if (path / "config.json").exists():
             return path
         if not (path / EXPORT).is_dir() and (path / "recipe.yaml").exists():
-            raise ValueError(f"{path} is a run that has no model yet; run its command again and let it end")
+            raise ValueError(f"{path} is a run that has no model yet; run its command again until it finishes")
         return path / EXPORT if (path / EXPORT).is_dir() else path
     if path.is_file():
         if path.suffix in _PICKLES:
@@ -81,7 +81,7 @@ def choose_backend(folder: Path, backend: str = "auto", device: str = "cpu") -> 
 
 
 def _is_ours(graph: Path) -> bool:
-    """Whether bertkit wrote it; who did is told by the first bytes."""
+    """Whether bertkit wrote it, by its first bytes."""
     if not graph.is_file():
         return False
     with graph.open("rb") as file:
@@ -110,7 +110,7 @@ def check_weights(folder: Path) -> None:
 
 
 def carry_along(source: Path, folder: Path) -> None:
-    """Copy what stands beside the weights of a model folder and was not written anew: its card, other forms of the
+    """Copy the other files of a model folder that were not written again: its card, other forms of the
     tokenizer, settings for other programs. Weights, code and pickles are not copied, but for the parts of
     sentence-transformers, which modules.json names."""
     files = [path for path in source.iterdir() if path.suffix in _BESIDE and not path.name.endswith(".index.json")]
@@ -124,7 +124,7 @@ def carry_along(source: Path, folder: Path) -> None:
 
 
 def _parts(modules: Path) -> list[Path]:
-    """The folders beside modules.json that it names; none where it is not what sentence-transformers writes."""
+    """The folders next to modules.json that it names; none where it is not what sentence-transformers writes."""
     try:
         names = [str(module["path"]) for module in json.loads(modules.read_text(encoding="utf-8"))]
     except (OSError, ValueError, KeyError, TypeError):

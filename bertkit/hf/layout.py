@@ -107,7 +107,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ValueError(f"{path} is missing; a model folder holds config.json and model.safetensors") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, got {type(values).__name__}")
     return values
@@ -130,7 +130,7 @@ def _model_type(values: dict[str, Any], shapes: Shapes, source: Path) -> str:
     guessed = next(iter(shown_by_class + shown_by_weights), None)
     if guessed is None:
         raise ValueError(f"{source} has no model_type; add one of {', '.join(MODEL_TYPES)}")
-    warnings.warn(f'{source} has no model_type; read as {guessed!r}, add "model_type" to say otherwise', stacklevel=2)
+    warnings.warn(f'{source} has no model_type; read as {guessed!r}; add "model_type" if that is wrong', stacklevel=2)
     return guessed
 
 

@@ -15,7 +15,7 @@ class ModelType:
     class_name: str
     """What the names of its classes in transformers begin with."""
     prefix: str
-    """What stands before the encoder's weights in a model with a head."""
+    """Prefix of the encoder's weights in a model with a head."""
     names: Mapping[str, str | tuple[str, ...]]
     """Our modules, each with theirs: with the prefix, `*` for the number of a layer. Where theirs are several, ours
     is one above the other. `head.decoder_weight` and `head.decoder_bias` name weights rather than modules. A part of a

@@ -54,7 +54,7 @@ def load_with_head(folder: str | Path, *kinds: str, remedy: str = "") -> Any:
 
 
 def check_head(model: Model, folder: str | Path, *kinds: str, remedy: str = "") -> None:
-    """Refuse a model whose head is of no such kind; "bare" stands for an encoder without one."""
+    """Refuse a model whose head is of another kind; "bare" means an encoder without one."""
     if model.kind not in kinds:
         needed = " or ".join("an encoder without a head" if k == "bare" else f"a {HEADS[k].__name__}" for k in kinds)
         raise ValueError(
@@ -139,7 +139,7 @@ def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
     try:
         model = outline(layout)
     except (RuntimeError, OverflowError, TypeError):  # torch counts bytes in 64 bits
-        raise ValueError(f"{path}: config.json asks for more memory than there could be") from None
+        raise ValueError(f"{path}: config.json describes a model too large for any memory") from None
     _check(weight_table(layout, model.state_dict()), model, shapes, layout, path)
     return layout, model
 
@@ -174,9 +174,9 @@ def _check(table: list[Weight], model: Model, shapes: Shapes, layout: Layout, pa
     for row in table:
         for name, shape in row.shapes(expected[row.ours]).items():
             if name not in shapes:
-                raise ValueError(f"{path}: weight {name!r} is missing, but config.json asks for it")
+                raise ValueError(f"{path}: weight {name!r} is missing, but config.json needs it")
             if shapes[name] != shape:
-                raise ValueError(f"{path}: weight {name!r} has shape {shapes[name]}, but config.json asks for {shape}")
+                raise ValueError(f"{path}: weight {name!r} has shape {shapes[name]}, but config.json needs {shape}")
     used = {name for row in table for name in row.theirs}
     for name in sorted(set(shapes) - used):
         if not layout.ignores(name):
@@ -189,5 +189,5 @@ def _check_copies(layout: Layout, weights: Weights, path: Path) -> None:
         if name in weights.shapes and copy in weights.shapes and not torch.equal(weights[name], weights[copy]):
             raise ValueError(
                 f"{path}: config.json ties the head to the embeddings, but {copy!r} differs from {name!r}; "
-                "set tie_word_embeddings to false if the file holds a head of its own"
+                "set tie_word_embeddings to false if the file holds its own head"
             )

@@ -38,7 +38,7 @@ def _write(config: ModernBertConfig) -> dict[str, Any]:
 
 def _group(value: Any, key: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"{key} must hold keys of its own, got {str(value)[:80]}")
+        raise ValueError(f"{key} must be an object, got {str(value)[:80]}")
     return value or {}
 
 

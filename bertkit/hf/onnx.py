@@ -17,7 +17,7 @@ from bertkit.hf.folder import FULL, QUANTIZED
 from bertkit.model.config import EncoderConfig
 
 FACTS = "bertkit"
-"""The entry of a graph's metadata that tells what `OnnxModel` must know."""
+"""The entry of a graph's metadata with the facts for `OnnxModel`."""
 
 _SLOW_FUSIONS = {"SkipLayerNormFusion", "BiasGeluFusion"}
 """Optimizations of onnxruntime that make a graph slower on a CPU, by up to a quarter."""
@@ -26,7 +26,7 @@ _MOST_LOGITS = 1 << 25
 
 
 def open_graph(folder: Path, backend: str = "onnx", *kinds: str, remedy: str = "") -> "OnnxModel":
-    """The graph of a folder that bertkit exported, in float32 or in int8, with the config beside it; of one of these
+    """The graph of a folder that bertkit exported, in float32 or in int8, with the config next to it; of one of these
     kinds, if any are named."""
     name = QUANTIZED if backend == "int8" else FULL
     if not (folder / name).is_file():
@@ -36,7 +36,7 @@ def open_graph(folder: Path, backend: str = "onnx", *kinds: str, remedy: str = "
         values = json.loads(source.read_text(encoding="utf-8"))
         config = read_config(values, values["model_type"], source)
     except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{source} is not what bertkit wrote there: {error!r}") from None
+        raise ValueError(f"{source} was not written by bertkit, or was changed: {error!r}") from None
     model = OnnxModel(folder / name, config)
     if kinds and model.kind not in kinds:
         needed = f"{folder} holds a {model.kind}, but a {' or a '.join(kinds)} is needed"
@@ -45,7 +45,7 @@ def open_graph(folder: Path, backend: str = "onnx", *kinds: str, remedy: str = "
 
 
 class OnnxModel:
-    """A graph that bertkit wrote, with what it tells of itself."""
+    """A graph that bertkit wrote, with its metadata."""
 
     flushes_denormals: ClassVar[bool] = False
     """Whether the thread that opens a graph takes denormal numbers for zero from then on; verbs set it for theirs."""
@@ -84,7 +84,7 @@ class OnnxModel:
         self._inputs = [given.name for given in self._session.get_inputs()]
 
     def __call__(self, rows: Sequence[np.ndarray], types: Sequence[np.ndarray | None] | None = None) -> np.ndarray:
-        """The logits of rows of ids, (B, L, K), or (B, K) of a classifier; what stands at padding means nothing."""
+        """The logits of rows of ids, (B, L, K), or (B, K) of a classifier; values at padding mean nothing."""
         lengths = np.array([len(row) for row in rows])
         mask_BL = np.arange(lengths.max()) < lengths[:, None]
         given = {"input_ids": _padded(rows, mask_BL), "attention_mask": mask_BL.astype(np.int64)}

@@ -105,14 +105,14 @@ class EncoderConfig:
                 f"got {self.hidden_size} and {self.num_attention_heads}"
             )
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(f"pad_token_id must lie in [0, vocab_size={self.vocab_size}), got {self.pad_token_id}")
+            raise ValueError(f"pad_token_id must be in [0, vocab_size={self.vocab_size}), got {self.pad_token_id}")
 
     def windows(self) -> tuple[int | None, ...]:
         """How far each block sees to either side; None where it sees everything."""
         return (None,) * self.num_hidden_layers
 
     def heads(self) -> HeadStyle:
-        raise NotImplementedError(f"{type(self).__name__} does not say how its heads are made")
+        raise NotImplementedError(f"{type(self).__name__} does not define its heads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,9 @@ class BertConfig(EncoderConfig):
     def __post_init__(self):
         super().__post_init__()
         if not self.type_vocab_size and self.model_type == "bert":
-            raise ValueError("type_vocab_size must be at least 1, got 0; transformers opens no BERT without types")
+            raise ValueError(
+                "type_vocab_size must be at least 1, got 0; transformers cannot load a BERT without token types"
+            )
 
     def heads(self) -> HeadStyle:
         return HeadStyle(

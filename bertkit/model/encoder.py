@@ -52,7 +52,7 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Hidden states: (T, D) of a packed batch, (B, L, D) of padded rows, where padding holds zeros.
 
-        Positions count from a row's first real token, so padding may stand on the left. An encoder without token
+        Positions count from a row's first real token, so padding may be on the left. An encoder without token
         types takes them all the same, so that all encoders are called alike.
         """
         return computed_packed(self.encode, input_ids, attention_mask, token_type_ids)
@@ -71,12 +71,12 @@ class Encoder(nn.Module):
     ) -> list[list[Tensor]]:
         """For each block, for each row or packed sequence, the (heads, length, length) attention weights among its real
         tokens."""
-        raise ValueError(f"a {type(self).__name__} shows no attention weights")
+        raise ValueError(f"a {type(self).__name__} cannot return attention weights")
 
     def graph(self, graph: Graph) -> str:
         """Write down what `forward` computes of padded rows; the name of the hidden states, (B, L, D), which need not
         be zero at padding."""
-        raise ValueError(f"a {type(self).__name__} does not say how it is written as an ONNX graph")
+        raise ValueError(f"a {type(self).__name__} cannot be written as an ONNX graph")
 
     def checkpointed(self, layer: nn.Module, hidden_TD: Tensor, *rest: Any) -> Tensor:
         """A block's output, recomputed in the backward pass where that is asked for."""

@@ -42,5 +42,5 @@ def family_of(config: EncoderConfig) -> Family:
         if FAMILIES[name].config is type(config):
             return FAMILIES[name]
     raise ValueError(
-        f"no encoder family has a {type(config).__name__}; known are {', '.join(FAMILIES)}, and FAMILIES.add makes more"
+        f"no encoder family has a {type(config).__name__}; known are {', '.join(FAMILIES)}; FAMILIES.add adds one"
     )

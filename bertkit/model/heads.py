@@ -60,7 +60,7 @@ class ModelWithHead(nn.Module):
         return self.head.graph(graph, self.encoder.graph(graph))
 
     def decoder_weights(self) -> int:
-        """Number of weights in a projection that lies outside the head's own layers."""
+        """Number of weights in a projection that is outside the head's own layers."""
         return 0
 
 
@@ -253,7 +253,7 @@ class LabelHead(nn.Module):
 
 
 class Transform(nn.Module):
-    """What stands between an encoder and a projection: a dense layer, a nonlinearity, a norm."""
+    """Between an encoder and a projection: a dense layer, a nonlinearity, a norm."""
 
     def __init__(self, width: int, style: HeadStyle):
         super().__init__()
@@ -270,4 +270,4 @@ class Transform(nn.Module):
 
 def _check_labels(labels: Sequence[str]) -> None:
     if len(set(labels)) != len(labels) or not labels:
-        raise ValueError(f"labels must be distinct and at least one, got {list(labels)}")
+        raise ValueError(f"labels must be a non-empty list of distinct names, got {list(labels)}")

@@ -23,7 +23,7 @@ _VALUES = "bertkit_values"
 
 def initialize(module: nn.Module, encoder: Encoder, seed: int) -> None:
     """Give every parameter of an encoder's outline, or of that of a head on it, its initial values, where the encoder
-    is: a head on an outline stays one. Each draws from a stream of its own, keyed by seed and name, so a part added to
+    is: a head on an outline stays one. Each draws from its own stream, keyed by seed and name, so a part added to
     a model leaves the others as they were; no global generator is read."""
     for name, parameter in module.named_parameters():
         give_values(parameter, partial(_initial, name, parameter.shape, encoder, seed))

@@ -34,7 +34,7 @@ _IN_THE_OPEN = {"rotate"}
 _UNORDERED = {"cumsum", "put", "put_", "histc", "bincount", "nll_loss2d_forward", "median"}
 """Operators without a deterministic kernel on CUDA, as the documentation of torch lists those that a text may need."""
 _BLOCK = 512
-"""CUDA's allocator hands out multiples of so many bytes."""
+"""CUDA's allocator hands out multiples of this many bytes."""
 
 
 class Access(NamedTuple):

@@ -50,7 +50,7 @@ def plan_ablation(recipe: str, changes: Sequence[str], num_seeds: int, folder: P
     common, arms = read_arms(changes)
     for change in common:
         if change.startswith(("run.dir=", "run.seed=", "run.mirror=")):
-            raise ValueError(f"{change}: an ablation has a folder and a seed for each run; --out and --seeds say which")
+            raise ValueError(f"{change}: an ablation sets the folder and seed of each run; use --out and --seeds")
     _check_folder(folder)
     recipes = {}
     for arm, seed in itertools.product(arms, range(num_seeds)):
@@ -106,7 +106,7 @@ def _values(key: str, text: str) -> list[str] | None:
     if is_list and not all(value.startswith("[") for value in values):
         return None
     if len(values) < 2 or "" in values:
-        raise ValueError(f"{key}={text}: an arm for each of several values, got {text}")
+        raise ValueError(f"{key}={text}: give several values, one per arm, got {text}")
     return values
 
 

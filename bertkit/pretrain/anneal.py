@@ -31,7 +31,7 @@ def branch(
     changes: Sequence[str] = (),
 ) -> Recipe:
     """The recipe of a run that continues `run` from its checkpoint of `step`, the newest at the full rate if none is
-    given, and decays in so many steps, or as many as take so many minutes. Its folder holds the checkpoint; a folder
+    given, and decays in `steps` steps, or as many as take `minutes`. Its folder holds the checkpoint; a folder
     that was branched before is left as it is, to be resumed."""
     recipe, lengths = _check_run(run)
     if out is None or not (out / FACTS).is_file():
@@ -57,7 +57,7 @@ def branch(
 def _check_run(run: Path) -> tuple[Recipe, list[tuple[int, int]]]:
     """The recipe of a run that can be branched, and the numbers of steps that it was planned with."""
     if not (run / RECIPE).is_file() or read_facts(run) is None:
-        raise ValueError(f"{run} is no pretraining run that has begun: it holds no {RECIPE} with a {FACTS}")
+        raise ValueError(f"{run} is not a pretraining run: it has no {RECIPE} with a {FACTS}")
     recipe = read_recipe(str(run / RECIPE))
     if recipe.optim.schedule != "wsd":
         raise ValueError(
@@ -100,7 +100,7 @@ def _seconds_per_step(run: Path, last_step: int) -> float:
     trained = [record for _, record in read_metrics(run) if record.get("kind") == "train"]
     taken = [(record["step"], record["seconds"]) for record in trained if record["step"] <= last_step]
     if not taken:
-        raise ValueError(f"{run / METRICS} tells of no step up to {last_step}; give --steps")
+        raise ValueError(f"{run / METRICS} has no step up to {last_step}; give --steps")
     (first, before), (last, after) = taken[len(taken) // 2 - (len(taken) > 1)], taken[-1]
     return (after - before) / (last - first) if last > first else after / last
 

@@ -111,7 +111,7 @@ class _Pace:
         self._seconds: list[float] = []
 
     def note(self, num_rows: int) -> None:
-        """A step of so many rows is done."""
+        """A step of this many rows is done."""
         self._seconds.append((self._state.seconds - self._until) / num_rows)
         self._until = self._state.seconds
 
@@ -178,7 +178,7 @@ def _write_down(recipe: Recipe, lengths: Lengths, log: RunLog, is_first: bool) -
 def _advise_if_few(total_steps: int, log: RunLog, step: int) -> None:
     if total_steps < _FEW_STEPS:
         advice = (
-            f"{total_steps} steps are far below what a recipe is made for; a machine that does nothing else, "
+            f"{total_steps} steps are far fewer than recipes are made for; an idle machine, "
             "a larger train.minutes or a smaller train.global_batch gives more"
         )
         log.record("advice", step, {"text": advice}, f"advice: {advice}")

@@ -40,5 +40,5 @@ def _check_given(key: str, path: str | None, check: Callable[[Path], Any]) -> No
     if path is None or is_remote(path):
         return
     if not Path(path).exists():
-        raise ValueError(f"{key}={path}: there is no such folder; of the Hugging Face hub name hf:OWNER/NAME")
+        raise ValueError(f"{key}={path}: there is no such folder; for the Hugging Face hub write hf:OWNER/NAME")
     check(Path(path))

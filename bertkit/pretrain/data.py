@@ -1,7 +1,7 @@
 """The tokenizer and the rows that a recipe trains on, made once and kept for the next run.
 
 This happens before the ranks of a run are connected: each comes here by itself, the first one that takes the lock
-does the work, the others wait for the lock and find it done. No collective operation can time out meanwhile.
+does the work, the others wait for the lock and find it done. No collective operation can time out in the meantime.
 """
 
 import hashlib
@@ -161,10 +161,10 @@ def _fingerprint(sources: list[dict[str, Any]], corpus: CorpusConfig) -> str:
 
 
 def _check_prepared(folder: Path, init: Path | None) -> None:
-    """Refuse rows whose ids mean something else to the tokenizer beside them, or to the model to continue with."""
+    """Refuse rows whose ids mean something else to the tokenizer next to them, or to the model to continue with."""
     made_with = read_manifest(folder)["identity"]["tokenizer"]
     if load_tokenizer(folder / "tokenizer").fingerprint != made_with:
-        raise ValueError(f"{folder / 'tokenizer'} is not the tokenizer that the rows beside it were made with")
+        raise ValueError(f"{folder / 'tokenizer'} is not the tokenizer that the rows next to it were made with")
     if init is not None and load_tokenizer(init).fingerprint != made_with:
         raise ValueError(
             f"data.prepared={folder} was made with another tokenizer than that of model.init={init}; "
@@ -191,7 +191,7 @@ def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config
 
 
 def _verify_rows(folder: Path) -> None:
-    """Refuse rows, or a tokenizer beside them, that are not what was written."""
+    """Refuse rows, or a tokenizer next to them, that are not what was written."""
     for split in SPLITS:
         open_rows(folder, split).verify()
     check_hashes(folder, read_manifest(folder).get("tokenizer", {}))  # an older version wrote none

@@ -1,4 +1,4 @@
-"""What a pretraining run needs of its machine at the least, told before anything large is made."""
+"""The least memory and files that a pretraining run needs, checked before anything large is made."""
 
 import math
 import os
@@ -18,7 +18,7 @@ _SMALLEST_VOCABULARY = 64
 
 
 def check_shape(recipe: Recipe) -> None:
-    """Refuse, before the text is prepared, what no text could make fit."""
+    """Refuse, before the text is prepared, a model that does not fit with any text."""
     if recipe.model.init is None:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         config = recipe.model.encoder_config(_SMALLEST_VOCABULARY, None)
@@ -26,7 +26,7 @@ def check_shape(recipe: Recipe) -> None:
 
 
 def check_needs(recipe: Recipe, data: PretrainingData, device: torch.device) -> None:
-    """Refuse what this text does not let fit."""
+    """Refuse a run that does not fit with this text."""
     if data.init is not None:
         config = load_outline(data.init).config
     else:

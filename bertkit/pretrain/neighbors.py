@@ -1,7 +1,7 @@
-"""Token embeddings that start from which tokens stand beside which in the prepared rows.
+"""Token embeddings that start from counts of neighbouring tokens in the prepared rows.
 
 The first thousands of steps teach an embedding the neighbours of its token. Counting gives them in seconds, over far
-more text than those steps would see: how much more often than by chance each frequent token stands directly before,
+more text than those steps would see: how much more often than by chance each frequent token occurs directly before,
 directly after, and a few places around every token. The strongest directions of that table are the embeddings. They
 need no label and no second model, and all further training is unchanged.
 """
@@ -54,7 +54,7 @@ def start_from_neighbors(model: nn.Module, rows: Rows, special_ids: frozenset[in
 
 
 def neighbor_tables(rows: Rows, counts_V: np.ndarray) -> list[Tensor]:
-    """Three (V, C) tables for the C most frequent tokens: how much more often than by chance each stands directly
+    """Three (V, C) tables for the C most frequent tokens: how much more often than by chance each occurs directly
     before, directly after, and further off. The logarithm of that ratio, and 0 where it is smaller than 1."""
     num_contexts = min(int((counts_V > 0).sum()), TABLE_VALUES // len(counts_V))
     frequent = np.argsort(-counts_V, kind="stable")[:num_contexts]

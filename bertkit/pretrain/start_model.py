@@ -44,9 +44,9 @@ def new_head_note(data: PretrainingData, model: nn.Module) -> str | None:
         return None
     size = data.tokenizer.vocab_size
     return (
-        f"{data.init} is an encoder without a head for this objective: it gets a new one with random weights. The loss "
-        f"starts near ln({size}) = {math.log(size):.1f}, as if nothing were known, and falls fast; what masks are "
-        "filled with means little before that"
+        f"{data.init} has no head for this objective: it gets a new one with random weights. The loss "
+        f"starts near ln({size}) = {math.log(size):.1f}, as for random guesses, and falls fast; predictions "
+        "mean little before that"
     )
 
 

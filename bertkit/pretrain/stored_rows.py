@@ -1,4 +1,4 @@
-"""Prepared rows on a store, as a run uses them: a folder of its own here, which holds as much as the order needs."""
+"""Prepared rows on a store, as a run uses them: its own folder here, which holds as much as the order needs."""
 
 import hashlib
 from collections.abc import Callable

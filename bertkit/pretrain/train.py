@@ -165,7 +165,7 @@ def open_log(
 
 
 def evaluate(score: Scorer | None, trainable: Trainable, log: RunLog, step: int, kind: str) -> dict[str, Any] | None:
-    """Scores on held-out rows, written down and told; None where there is nothing to score."""
+    """Scores on held-out rows, logged and printed; None where there is nothing to score."""
     if score is None:
         return None
     with averaged(trainable.optimizers), evaluating(trainable) as evaluation:

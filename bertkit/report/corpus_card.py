@@ -90,7 +90,7 @@ def _counted(caption: str, unit: str, counts: dict[str, int]) -> Html:
 
 def _languages(card: Card) -> Html:
     if card.languages is None:
-        return tag("p", "Not told: pip install 'bertkit[languages]' brings what tells them.")
+        return tag("p", "Not detected; pip install 'bertkit[languages]' adds the detector.")
     return _counted("Documents by language", "documents", card.languages)
 
 

@@ -107,7 +107,7 @@ def by_task(runs: list[Run]) -> dict[str, list[int]]:
 
 
 def figures(curves: tuple[Curve, ...], runs: list[Run]) -> list[Html]:
-    """A figure for every curve that any run has numbers for; the figures of one task stand together."""
+    """A figure for every curve that any run has numbers for; the figures of one task are grouped."""
     groups = []
     for task, indices in by_task(runs).items():
         alike = [runs[index] for index in indices]
@@ -206,7 +206,7 @@ def chart_data(curves: tuple[Curve, ...], runs: list[Run]) -> dict[str, Any]:
 
 
 def thinned(records: list[Record], most: int = MOST_POINTS) -> list[Record]:
-    """At most so many records. Of each stretch the lowest and the highest loss stay, so no spike is lost, and so do
+    """At most `most` records. Of each stretch the lowest and the highest loss stay, so no spike is lost, and so do
     the first record and the last."""
     if len(records) <= most:
         return records
@@ -224,7 +224,7 @@ def thinned(records: list[Record], most: int = MOST_POINTS) -> list[Record]:
 
 
 def _of_task(curves: tuple[Curve, ...], task: str, runs: list[Run]) -> list[Curve]:
-    """The curves as this task has them; where there are others, under names of its own."""
+    """The curves as this task has them; where there are others, under its own names."""
     told = list(curves)
     if task != "pretraining" and LEARNING[0] in told:
         about = f"The mean over the labeled {words_of(task).unit}s since the point before."

@@ -56,7 +56,7 @@ def cell(value: Any) -> Html:
 
 
 def bar(share: float, class_: str = "") -> Html:
-    """A share of 1 as a thin bar; its number stands beside it, so screen readers skip it."""
+    """A share of 1 as a thin bar; its number is next to it, so screen readers skip it."""
     width = f"{100 * min(max(share, 0.0), 1.0):.1f}"
     return tag(
         "svg",
@@ -80,7 +80,7 @@ def colour(index: int) -> str:
 
 
 def absent(reason: str) -> Html:
-    """What stands where a part is left out."""
+    """What replaces a part that is left out."""
     return tag("p", f"Left out: {reason}.", class_="absent")
 
 

@@ -52,7 +52,7 @@ def document(title: str, body: Html, data: Any, scripts: list[str], programs: Se
 
 
 def embedded_json(data: Any) -> str:
-    """JSON that can stand inside a script element: no `<` that could end it, no NaN that no browser reads."""
+    """JSON for a script element: no `<` that could end it, no NaN that no browser reads."""
     text = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -60,7 +60,7 @@ def embedded_json(data: Any) -> str:
 
 
 def check_page(path: Path | None) -> None:
-    """Refuse, before the work, to put a page in the place of a folder, or of a file that is no page of ours."""
+    """Refuse, before the work, to replace a folder, or a file that is not a page of ours."""
     if path is None:
         return
     if path.is_dir():
@@ -70,7 +70,7 @@ def check_page(path: Path | None) -> None:
 
 def write_page(path: Path, page: str) -> None:
     """Whole or not at all: a page that is open in a browser is never found half written. No link is followed, since
-    a page may stand in the folder of a stranger's model."""
+    a page may be in the folder of an untrusted model."""
     check_page(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A lone surrogate can come out of a JSON file, and cannot be written.

@@ -60,7 +60,7 @@ def samples(runs: list[Run], probes: dict[int, Probe]) -> Html | None:
     if not probes:
         return None
     about = (
-        "Held-out text with the targets marked: what stood there, and whether the first guess was right. "
+        "Held-out text with the targets marked: the original token, and whether the first guess was right. "
         "The probabilities of the guesses follow below."
     )
     parts: list[Any] = []
@@ -97,7 +97,7 @@ def _sample(pieces: list[SampleToken]) -> Html:
 
 
 def _spaced(before: SampleToken, piece: SampleToken) -> bool:
-    """Whether a space stands between two pieces; the tokenizer forgot where there was one, so it is a guess."""
+    """Whether there is a space between two subwords; the tokenizer does not keep spaces, so it is a guess."""
     return not piece.continues and piece.text not in _CLOSING and before.text not in _OPENING
 
 

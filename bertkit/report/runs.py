@@ -14,7 +14,7 @@ _FILES = ("metrics.jsonl", "recipe.yaml", "run.json", "scores.json")
 @dataclass
 class Run:
     name: str
-    """The folder's name, with as much of its path as tells it from the other runs."""
+    """The folder's name, with as much of its path as distinguishes it from the other runs."""
     folder: Path
     recipe: dict[str, Any] = field(default_factory=dict)
     """The resolved recipe, flat: section.key to value."""
@@ -46,7 +46,7 @@ class Run:
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
-    """Every run, each under a name of its own."""
+    """Every run, each under its own name."""
     unique = list(dict.fromkeys(folder.resolve() for folder in folders))
     return [_read_run(folder, name) for folder, name in zip(unique, _names(unique), strict=True)]
 
@@ -128,7 +128,7 @@ def _read_metrics(run: Run, folder: Path) -> None:
 
 
 def _names(folders: list[Path]) -> list[str]:
-    """The shortest ends of the paths that tell the folders apart."""
+    """The shortest ends of the paths that distinguish the folders."""
     for depth in range(1, max(len(folder.parts) for folder in folders) + 1):
         names = ["/".join(folder.parts[-depth:]) for folder in folders]
         if len(set(names)) == len(names):

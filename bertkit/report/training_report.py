@@ -34,7 +34,7 @@ def write_report(folders: list[Path], out: Path | None = None) -> Path:
 
 
 def training_report(runs: list[Run]) -> str:
-    """The page of these runs. With several, a colour stands for the same run everywhere."""
+    """The page of these runs. With several, a run has the same colour everywhere."""
     curves = (*LEARNING, *OPTIMIZATION, *SPEED)
     data = chart_data(curves, runs)
     names = " · ".join(run.name for run in runs)
@@ -146,7 +146,7 @@ def _notes(runs: list[Run]) -> Html | None:
         notes.insert(
             0,
             "These runs learn different tasks, whose losses and accuracies do not compare; "
-            "each task has charts of its own.",
+            "each task has its own charts.",
         )
     return tag("ul", [tag("li", note) for note in notes], class_="notes") if notes else None
 

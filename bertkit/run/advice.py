@@ -1,4 +1,4 @@
-"""What to change in a recipe, from what was measured; each hint at most once a run."""
+"""Advice on the recipe, from what was measured; each hint at most once per run."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

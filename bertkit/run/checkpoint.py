@@ -65,7 +65,7 @@ def _newest_on_ranks(folder: Path, accelerator: Accelerator) -> "Checkpoint | No
     if not accelerator.is_local_main_process:
         return load_checkpoint(checkpoint_folder(folder, step), verify=False) if step else None
     if step != here:
-        raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must lie on a disk all share")
+        raise ValueError(f"the processes see different checkpoints in {folder}; run.dir must be on a shared disk")
     return checkpoint
 
 
@@ -154,7 +154,7 @@ class StoredTensors(Mapping[str, Tensor]):
         try:
             self._file = safe_open(path, framework="pt")
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} is no safetensors file: {error}") from None
+            raise ValueError(f"{path} is not a safetensors file: {error}") from None
         self._names = dict.fromkeys(self._file.keys())
 
     def __getitem__(self, name: str) -> Tensor:
@@ -268,7 +268,7 @@ def _state(path: Path, data: bytes, step: int) -> dict[str, Any]:
             raise ValueError
         return dict(state)
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{path} is not what a run remembers of step {step}") from None
+        raise ValueError(f"{path} is not the state of step {step}") from None
 
 
 def files_of_manifest(path: Path | str, data: bytes) -> dict[str, dict[str, Any]]:

@@ -30,12 +30,10 @@ def check_recipe(folder: Path, recipe: Any) -> None:
     if not folder.exists():
         return
     found = sorted(path.name for path in folder.iterdir() if not _HIDDEN.fullmatch(path.name))
-    # The lock is the first thing that a run makes; run.json tells of a run that was copied without it.
+    # The lock is the first thing that a run makes; run.json marks a run that was copied without it.
     is_run = any((folder / name).exists() for name in (LOCK, FACTS))
     if RECIPE in found and not is_run and (folder / RECIPE).read_bytes() != to_yaml(recipe).encode():
-        raise ValueError(
-            f"{folder / RECIPE} is not of a run, and a run would write its own there; choose another run.dir"
-        )
+        raise ValueError(f"{folder / RECIPE} does not belong to a run and would be overwritten; choose another run.dir")
     # A start that failed, say for an unknown name of the hub, leaves a recipe and an empty folder of checkpoints. So
     # does the first rank before a later one comes here; whether they have the same recipe is asked when they connect.
     begun = bool(set(found) - {RECIPE, CHECKPOINTS}) or any((folder / CHECKPOINTS).glob("[!.]*"))
@@ -66,11 +64,11 @@ def make_places(folder: Path, restart: bool = False) -> None:
     for path in (checkpoints, folder / EXPORT, metrics):
         if path.is_symlink():
             raise ValueError(
-                f"{path} is a link, and a run writes only into its own folder; replace the link by what it points to"
+                f"{path} is a link; a run writes only inside its folder, so replace the link by its target"
             )
         if path.exists() and path.is_dir() != (path != metrics):
             raise ValueError(
-                f"{path} is a {'file' if path != metrics else 'folder'} where a run needs the other; move it away"
+                f"{path} is a {'file' if path != metrics else 'folder'}, but a run needs the other; move it away"
             )
     kept = [path for path in checkpoints.glob("step-*") if path.is_dir() and not path.is_symlink()]
     was_saved = (folder / SAVED).exists() or (metrics.is_file() and not checkpoints.exists())

@@ -116,13 +116,13 @@ def _check_launch() -> None:
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise ValueError(
-            f"WORLD_SIZE={num_launched()} says that so many ranks were started, but {missing[0]} is not set; start "
+            f"WORLD_SIZE={num_launched()} means that several ranks were started, but {missing[0]} is not set; start "
             "them with torchrun or accelerate, or unset WORLD_SIZE, RANK and LOCAL_RANK to train with one process"
         )
 
 
 def _wait_for(address: str, port: int) -> None:
-    """Return once somebody listens there. Torch would wait as well, but with long pauses between its attempts."""
+    """Return once something listens there. Torch would wait as well, but with long pauses between its attempts."""
     deadline = time.monotonic() + SILENT_BEATS * _SECONDS
     while True:
         try:
@@ -136,7 +136,7 @@ def _wait_for(address: str, port: int) -> None:
 
 def _exit(lost: int) -> None:
     """Exits at once, as the main thread may be deep inside torch; every file on disk survives a kill."""
-    message = f"rank {lost} was lost before the ranks were connected; its own output says why"
+    message = f"rank {lost} was lost before the ranks were connected; see its output"
     print(f"bertkit: {message}", file=sys.stderr)
     event("failed", exit_code=1, message=message)
     sys.stderr.flush()

@@ -29,7 +29,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
 @contextlib.contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
     """Keep a second command from writing the same new folder meanwhile: it raises a BlockingIOError that names the
-    first. The lock lies beside the folder, which must be empty, and goes at the end. Where none can be made, and on a
+    first. The lock is next to the folder, which must be empty, and goes at the end. Where none can be made, and on a
     disk without locks, nobody is kept out."""
     folder = folder.absolute()
     path = folder.with_name(f".{folder.name}.lock")
@@ -60,7 +60,7 @@ def _take(descriptor: int, path: Path, folder: Path, wait: bool) -> None:
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise ValueError(
-                f"{path} cannot be locked ({error.strerror}); choose a folder on a disk that has locks"
+                f"{path} cannot be locked ({error.strerror}); choose a folder on a disk that supports locks"
             ) from None
         holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
         raise BlockingIOError(f"{folder} is in use by {holder}; wait for it, or choose another folder") from None

@@ -1,4 +1,4 @@
-"""How a run goes, for people and programs: a live line, metrics.jsonl, trackers, and a word of advice."""
+"""The progress of a run, for people and programs: a live line, metrics.jsonl, trackers, and advice."""
 
 import math
 import sys
@@ -19,7 +19,7 @@ _EVENTS = {"train": "step", "advice": "advice", "budget": "budget"}
 
 
 class RunLog:
-    """Tells how a run goes, every `log_every` steps. On other ranks than the first it is silent (`folder` is None)."""
+    """Reports the progress of a run every `log_every` steps; silent on all ranks but the first (`folder` is None)."""
 
     def __init__(
         self,

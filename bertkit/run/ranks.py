@@ -34,7 +34,7 @@ OF_EACH_RANK = {
     *("data.corpus", "data.prepared", "data.cache_dir", "data.train", "data.dev", "data.test"),
     *("model.init", "model.old_domain", "tokenizer.path"),
 }
-"""Where things lie, and how a rank reads and logs, is each rank's own; what data and models hold is told by facts."""
+"""Paths, and how a rank reads and logs, may differ by rank; the content of data and models is compared by facts."""
 _FACTS = {
     "corpus": "data.corpus",
     "labeled": "data.train",
@@ -53,7 +53,7 @@ _SUPPORTED = {
 
 
 class Trainable(NamedTuple):
-    """A model with its optimizers, moved, sharded or replicated as the launcher wants it."""
+    """A model with its optimizers, moved, sharded or replicated as launched."""
 
     model: nn.Module
     optimizers: list[torch.optim.Optimizer]
@@ -79,7 +79,9 @@ def start_accelerator(folder: Path, precision: str, trackers: list[str]) -> Acce
         raise ValueError(f"{started} processes were started, but accelerate sees {accelerator.num_processes} of them")
     kind = accelerator.distributed_type
     if kind not in _SUPPORTED or (kind == DistributedType.FSDP and not accelerator.is_fsdp2):
-        raise ValueError(f"launched as {kind.value}, which bertkit does not run; use DDP, or FSDP with fsdp_version: 2")
+        raise ValueError(
+            f"launched as {kind.value}, which bertkit does not support; use DDP, or FSDP with fsdp_version: 2"
+        )
     if trackers:
         accelerator.init_trackers("bertkit")
     return accelerator
@@ -133,7 +135,7 @@ def _sharded(accelerator: Accelerator, model: nn.Module) -> nn.Module:
 
 
 def _can_compile(accelerator: Accelerator) -> bool:
-    """Whether torch can write kernels for this device; what it lacks is told once."""
+    """Whether torch can compile kernels for this device; what is missing is reported once."""
     compiler = shutil.which(os.environ.get("CC") or "gcc") or shutil.which("clang")
     needed = {"the package triton": importlib.util.find_spec("triton"), "a C compiler (gcc, clang or CC)": compiler}
     missing = [name for name, found in needed.items() if not found] if accelerator.device.type == "cuda" else []
@@ -311,7 +313,7 @@ def check_same_start(accelerator: Accelerator, recipe: Any, facts: Callable[[], 
 
 
 def _code_version() -> str:
-    """A hash of every module of ours, and the version of torch."""
+    """A hash of all our modules, and the version of torch."""
     digest = hashlib.sha256()
     for package in (Path(__file__).parent.parent, Path(durable.__file__).parent):
         for path in sorted(package.rglob("*.py")):

@@ -33,7 +33,7 @@ def check_memory(needs: Mapping[str, float], device: torch.device, sharing: int 
         )
         raise ValueError(
             f"{largest}: training needs at least {_gigabytes(needed)} of memory, and {_gigabytes(free)} are free "
-            f"({parts}{f', in each of {sharing} processes' if sharing > 1 else ''}); lower it, or take a larger machine"
+            f"({parts}{f', in each of {sharing} processes' if sharing > 1 else ''}); lower it, or use a larger machine"
         )
 
 
@@ -65,7 +65,7 @@ def check_disk(folder: Path, num_parameters: int) -> None:
 
 
 def _memories(device: torch.device) -> Iterator[Memory]:
-    """What limits this process, as far as the system tells."""
+    """The limits of this process that the system reports."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         # What torch keeps for reuse counts as free, except for the peak of a step.

@@ -55,6 +55,6 @@ class StopSignals:
 
 
 def _heard() -> list[signal.Signals]:
-    """Where a hangup is ignored, as nohup wants it, it stays ignored."""
+    """Where a hangup is ignored, as under nohup, it stays ignored."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]

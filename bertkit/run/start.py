@@ -56,7 +56,7 @@ class Run:
         self._signals.catch()
 
     def steps_done(self) -> None:
-        """All steps are done and saved: from here on a signal ends the process, as does one that came meanwhile."""
+        """All steps are done and saved: from here on a signal ends the process, as does one that has already come."""
         self._signals.release()
         if self._signals.number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -123,15 +123,15 @@ def _open_mirror(folder: Path, recipe: Any) -> Mirror:
 
 
 def _lost(error: RuntimeError) -> OSError | None:
-    """Another process that was killed, of which torch tells in the midst of whatever the run is doing."""
+    """Another process was killed, which torch reports at any point of the run."""
     told = str(error).partition("\n")[0]
     if "DataLoader worker" in told:
         return ChildProcessError(
-            f"a loader worker ended, perhaps for lack of memory ({told}); "
+            f"a loader worker died, perhaps out of memory ({told}); "
             "the same command resumes from the last checkpoint, and a smaller run.num_workers needs less"
         )
     if "gloo" in told and "by peer" in told:
-        return ConnectionError("another rank was lost; its own output says why, and the same command resumes")
+        return ConnectionError("another rank was lost; see its output; the same command resumes")
     return None
 
 

@@ -98,7 +98,7 @@ def restore_state(
     weights = tensors["model"]
     odd = sorted(params.keys() ^ weights.keys())
     if odd:
-        raise ValueError(f"the checkpoint is of another model: {odd[0]!r} is in one of the two only")
+        raise ValueError(f"the checkpoint is of another model: {odd[0]!r} is in only one of them")
     for name, param in params.items():
         _copy_shard(name, weights[name], param)
     owners = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}

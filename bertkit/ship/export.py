@@ -1,4 +1,4 @@
-"""The model of a folder, written anew for other runtimes, in the layout that onnxruntime's users expect."""
+"""The model of a folder, converted for other runtimes, in the layout that onnxruntime's users expect."""
 
 import tempfile
 from pathlib import Path

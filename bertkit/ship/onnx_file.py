@@ -23,7 +23,7 @@ def graph_of(model: Model) -> tuple[Graph, str]:
 
 
 def onnx_bytes(graph: Graph, output: str, model: Model) -> bytes:
-    """The file. It tells what `bertkit tag` must know of the model, its labels among it."""
+    """The file. Its metadata hold what `bertkit tag` needs, including the labels."""
     onnx = _onnx()
     if sum(array.nbytes for array in graph.weights.values()) > _LARGEST:
         raise ValueError("this model has more than 2 GB of weights, which one ONNX file cannot hold")

@@ -24,7 +24,7 @@ _ALIGNED = 8
 def tagger_page(name: str, tagger: Tagger, graph: Graph, output: str) -> str:
     """The page of a tagger or classifier whose computation the graph is."""
     if tagger.task not in (TASKS[known] for known in KNOWN):
-        raise ValueError(f"--format html: the page is for tasks of the kinds {', '.join(KNOWN)}")
+        raise ValueError(f"--format html supports tasks of the kinds {', '.join(KNOWN)}")
     kind = tagger.task.head
     places, weights = _packed(graph.weights)
     data = {
@@ -42,8 +42,8 @@ def tagger_page(name: str, tagger: Tagger, graph: Graph, output: str) -> str:
     body = tag(
         "main",
         tag("h1", name),
-        tag("p", "Tags text on this device; nothing is sent anywhere. A sentence a line; Ctrl-Enter tags too."),
-        tag("p", tag("textarea", "", id="text", rows="6", cols="80", aria_label="Text to tag, a sentence a line")),
+        tag("p", "Tags text on this device; nothing is sent anywhere. One sentence per line; Ctrl-Enter also tags."),
+        tag("p", tag("textarea", "", id="text", rows="6", cols="80", aria_label="Text to tag, one sentence per line")),
         tag(
             "p",
             tag("button", "Tag", type="button", id="tag", class_="act"),
@@ -73,10 +73,10 @@ def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     normalizer = values["normalizer"]
     if normalizer is not None and normalizer["type"] != "BertNormalizer":
         raise ValueError(
-            f"--format html: a tokenizer with the normalizer {normalizer['type']} is not known to the page"
+            f"--format html: a tokenizer with the normalizer {normalizer['type']} is not supported by the page"
         )
     if any(not token["special"] for token in values["added_tokens"]):
-        raise ValueError("--format html: a tokenizer with added tokens is not known to the page")
+        raise ValueError("--format html: a tokenizer with added tokens is not supported by the page")
     if (model["type"], before.get("type")) == ("WordPiece", "BertPreTokenizer"):
         longest, prefix = model["max_input_chars_per_word"], model["continuing_subword_prefix"]
         own = {"kind": "wordpiece", "unknown": model["vocab"][model["unk_token"]], "prefix": prefix, "longest": longest}
@@ -85,7 +85,7 @@ def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         own = {"kind": "bpe", "merges": merges, "space": before["add_prefix_space"]}
     else:
         kind = f"{model['type']} with {before.get('type')}"
-        raise ValueError(f"--format html: the page knows WordPiece and byte-level BPE, not {kind}")
+        raise ValueError(f"--format html supports WordPiece and byte-level BPE, not {kind}")
     return {**own, "vocab": model["vocab"], "normalizer": normalizer}
 
 
@@ -109,7 +109,7 @@ def _split(tagger: Tagger, kind: str) -> dict[str, Any] | None:
         return None
     rule = {"punctuation": True, "hyphens": False, "clitics": False, "together": [], **tagger.settings.get("split", {})}
     if rule.get("segmenter"):
-        raise ValueError("--format html: the page does not know how to split text without spaces into words")
+        raise ValueError("--format html cannot split text without spaces into words")
     return {**rule, "single": IDEOGRAPHS + KANA}
 
 

@@ -57,7 +57,7 @@ class Card:
     languages: dict[str, int] | None = None
     """Documents of each language by its ISO code, the most frequent one first; None without the package py3langid."""
     ngrams: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
-    """The most frequent runs of so many words, and how often they occur at least."""
+    """The most frequent runs of `length` words, and how often they occur at least."""
     odd: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Characters that prose hardly has: code point, kind, name, how often."""
 
@@ -66,7 +66,7 @@ class Card:
 
 
 def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
-    """Read the corpus once, in memory that hardly grows with it: signatures lie on the disk until they are compared."""
+    """Read the corpus once, in memory that hardly grows with it: signatures are on disk until they are compared."""
     card, hashes, characters, languages = Card(), array("Q"), Counter[str](), Counter[str]()
     ngrams = {size: Counter[str]() for size in NGRAMS}
     language_of = identifier() if is_installed() else None

@@ -1,13 +1,13 @@
 """A corpus enters, the part of it that is worth training on leaves, with a count and examples of what went and why.
 
-Three steps, of which the first and the last can be done in parts, by many workers, each on blocks of its own:
+Three steps, of which the first and the last can be done in parts, by many workers, each on its own blocks:
 
 1. `measure_part` notes of every text what comparisons need;
 2. `decide` compares the notes of all parts, once;
 3. `write_part` writes what stays, and `finish` gathers it.
 
-The notes lie on the disk, in a folder beside the one to write, so that memory hardly grows with the corpus. A block is
-complete or absent, whoever made it and however often. Killed anywhere, the same call resumes after the last block.
+The notes are on disk, in a folder next to the one to write, so that memory hardly grows with the corpus. A block is
+complete or absent, even if it is made twice. Killed anywhere, the same call resumes after the last block.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ from data_pipelines.text.parts import Block, Part, read_blocks
 _VERDICTS = "verdicts"
 
 Progress = Callable[[str, int], None]
-"""Is told what is being done, and how many characters of the corpus were read for it."""
+"""Receives what is being done, and how many characters of the corpus were read for it."""
 
 
 def clean(corpus: CorpusConfig, config: CleanConfig, out: Path, progress: Progress) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _decided_units(job: Job, block: Block, start: int | None, num_documents: int
 def _kept(
     candidates: list[Candidate], units: Iterator[list[tuple[int, bool]]], shown: set[int], unit: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """The lines to write of a block, and what is told of it."""
+    """The lines to write of a block, and its facts."""
     lines: list[str] = []
     documents, characters, texts = 0, 0, {}
     for candidate, decided in zip(candidates, units, strict=True):

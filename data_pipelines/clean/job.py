@@ -66,7 +66,7 @@ def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
     job = Job(corpus, config, out, identity)
     if finished is not None:
         if _timeless(finished["identity"]) != _timeless(identity):
-            raise ValueError(f"{out} holds another text, or one that was cleaned otherwise; name another folder")
+            raise ValueError(f"{out} holds another text, or one cleaned with other settings; choose another folder")
         if job.state.is_dir():  # killed after the last move
             durable.remove_folder(job.state)
         return job
@@ -81,11 +81,11 @@ def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
 
 
 def _check_state(state: Path) -> None:
-    """Refuse a folder of somebody's own: it would be removed at the end. A kill may leave ours without its identity."""
+    """Refuse a folder that is not ours: it would be removed at the end. A kill may leave ours without its identity."""
     if state.is_dir() and not (state / _IDENTITY).is_file():
         foreign = [path.name for path in state.iterdir() if path.name not in (MEASURED, WRITTEN, WHOLE)]
         if any(not re.fullmatch(r"\.[0-9a-f]{32}", name) for name in foreign):
-            raise ValueError(f"{state} is needed while the text is cleaned, and holds other files; move it away")
+            raise ValueError(f"{state} is used during cleaning, but holds other files; move it away")
 
 
 def reopen_job(out: Path) -> Job:
@@ -101,11 +101,13 @@ def check_cleanable(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Non
     """Refuse before the work what cannot end well."""
     for source in find_sources(corpus):
         if source.weight != 1:
-            raise ValueError(f"{source.name}@{source.weight:g}: a weight repeats text; give it to the cleaned text")
+            raise ValueError(
+                f"{source.name}@{source.weight:g}: a weight repeats text; use it when training on the cleaned text"
+            )
     if config.languages:
         identifier(config.languages)
     if out.exists() and read_finished(out) is None:
-        raise ValueError(f"{out} exists and holds no cleaned text; name a new folder")
+        raise ValueError(f"{out} exists and holds no cleaned text; choose a new folder")
 
 
 def read_finished(out: Path) -> dict[str, Any] | None:

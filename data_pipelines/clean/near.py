@@ -30,7 +30,7 @@ def signature(hashes_W: np.ndarray, ngram: int) -> np.ndarray:
 
 def find_copies(signatures_NP: np.ndarray, threshold: float) -> np.ndarray:
     """(N,): for each text the kept text before it that it nearly repeats, -1 where there is none. `signatures_NP` may
-    lie on the disk: beside some numbers a text, and one for each text like it, only a few of its rows are held."""
+    be on disk: in addition to some numbers for each text, only a few of its rows are in memory."""
     num_texts = len(signatures_NP)
     pairs_C = _unique(second * num_texts + first for first, second in _alike(signatures_NP, threshold))
     copy_of_N = np.full(num_texts, -1, np.int64)
@@ -44,7 +44,7 @@ def find_copies(signatures_NP: np.ndarray, threshold: float) -> np.ndarray:
 
 
 def _unique(bands: Iterable[np.ndarray]) -> np.ndarray:
-    """The numbers that stand in any of these, sorted. Copies meet in most bands: what repeats is dropped on the way,
+    """The numbers in any of these, sorted. Copies meet in most bands: what repeats is dropped on the way,
     whenever as much was added as is known."""
     known, added = np.zeros(0, np.int64), list[np.ndarray]()
     for numbers in bands:
@@ -55,7 +55,7 @@ def _unique(bands: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def _alike(signatures_NP: np.ndarray, threshold: float):
-    """Of each band the pairs that agree in it and, as far as their signatures tell, in enough n-grams: of the texts
+    """Of each band the pairs that agree in it and, by their signatures, in enough n-grams: of the texts
     that share a band, each with the first one and with the one before it."""
     for start in range(0, NUM_HASHES, ROWS_OF_BAND):
         band_N = _hashed(signatures_NP[:, start : start + ROWS_OF_BAND])

@@ -1,4 +1,4 @@
-"""Rules that tell prose from what only looks like text, in the manner of those behind MassiveText and C4."""
+"""Rules that separate prose from other text, in the manner of MassiveText and C4."""
 
 # W words of a text
 

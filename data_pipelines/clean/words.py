@@ -1,4 +1,4 @@
-"""A text as the words that comparisons see: without case and punctuation, each ideograph a word of its own."""
+"""A text as the words that comparisons see: without case and punctuation, each ideograph is a word."""
 
 # W words of a text
 

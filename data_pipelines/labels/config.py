@@ -25,7 +25,7 @@ class TaggedConfig:
     and tag_column the target. Default: no features."""
 
     label_separator: str = ","
-    """What stands between the labels of a text that has several, where a file does not hold them as a list."""
+    """Separator between the labels of a text that has several, where a file does not hold them as a list."""
 
     columns: list[str] = field(default_factory=list)
     """Names of a CoNLL file's columns, in order, where the file does not name them itself (# global.columns = ...)."""

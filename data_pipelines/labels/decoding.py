@@ -24,12 +24,12 @@ class TagRules(NamedTuple):
     spans_K: np.ndarray
     """Whether a tag is of a span."""
     follows_KK: np.ndarray
-    """Whether the tag of a column may stand after the tag of a row."""
+    """Whether the tag of a column may follow the tag of a row."""
     continues_KK: np.ndarray
     """Whether it then belongs to the same span."""
     begins_K: np.ndarray
     ends_K: np.ndarray
-    """Whether a tag may stand first, or last, in a sentence."""
+    """Whether a tag may be first, or last, in a sentence."""
 
 
 def tag_rules(labels: Sequence[str], scheme: Scheme) -> TagRules | None:
@@ -43,7 +43,7 @@ def tag_rules(labels: Sequence[str], scheme: Scheme) -> TagRules | None:
     if scheme == "iob2":  # I- only continues
         begins_K = prefix_K != "I"
         follows_KK, ends_K = continues_KK | begins_K, np.ones(len(tags), bool)
-    elif scheme == "iob1":  # B- only where it touches a span of its own kind
+    elif scheme == "iob1":  # B- only where it touches its own span kind
         begins_K = prefix_K != "B"
         touches_KK = np.array([[before[0] != "O" and before[1] == here[1] for here in tags] for before in tags])
         follows_KK, ends_K = touches_KK | begins_K, np.ones(len(tags), bool)
@@ -119,7 +119,7 @@ def _spans_with_probability(
     inside_W = np.zeros(len(label_W) + 1, bool)
     inside_W[1:-1] = rules.continues_KK[label_W[:-1], label_W[1:]] & (sentence_W[1:] == sentence_W[:-1])
     within_W = rules.spans_K[label_W]
-    # P spans: their first words, their last ones, and then whether words of the same sentence stand around them.
+    # P spans: their first words, their last ones, and then whether words of the same sentence surround them.
     first_P = np.flatnonzero(within_W & ~inside_W[:-1])
     last_P = np.flatnonzero(within_W & ~inside_W[1:])
     led_P, followed_P = first_P > first_W[first_P], np.append(first_W, len(label_W))[last_P + 1] <= last_P
@@ -152,7 +152,7 @@ def _starts(num_words: Sequence[int]) -> np.ndarray:
 
 
 def _broken_sentences(label_W: np.ndarray, num_words: Sequence[int], rules: TagRules) -> np.ndarray:
-    """Which sentences hold a tag that may not stand where it does."""
+    """Which sentences hold a tag that is not allowed at its position."""
     sentence_W = np.repeat(np.arange(len(num_words)), num_words)
     within_W = sentence_W[1:] == sentence_W[:-1]
     fine_W = np.ones(len(label_W) + 1, bool)
@@ -168,7 +168,7 @@ def _broken_sentences(label_W: np.ndarray, num_words: Sequence[int], rules: TagR
 
 def _viterbi(logits_WK: np.ndarray, starts_S: np.ndarray, counts_S: np.ndarray, rules: TagRules) -> np.ndarray:
     """The best allowed sequences of sentences that lie among others, the longest first. All take a step together, the
-    longest for longest; no loop goes over the words of one sentence. Of words of other sentences it tells nothing."""
+    longest for longest; no loop goes over the words of one sentence. It says nothing about words of other sentences."""
     forbidden_KK = np.where(rules.follows_KK, 0.0, -np.inf)
     best_SK = logits_WK[starts_S] + np.where(rules.begins_K, 0.0, -np.inf)
     before_WK = np.zeros(logits_WK.shape, np.int64)

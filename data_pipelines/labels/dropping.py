@@ -14,7 +14,7 @@ from data_pipelines.text.digest import text_hash
 
 TRAIN, DEV = "train.tsv", "dev.tsv"
 FACTS = "pairs.json"
-"""Lies beside the two, and tells them from somebody's own."""
+"""Next to the two, it marks them as ours."""
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+|(?<=[。！？])")
 
 

@@ -1,4 +1,4 @@
-"""Tags of words to spans of characters: where each word stands in a text, and what the spans of a sentence cover."""
+"""Tags of words to spans of characters: the position of each word in a text, and what the spans of a sentence cover."""
 
 from data_pipelines.labels.schemes import parse, spans_of
 from data_pipelines.labels.sentence import Sentence
@@ -16,7 +16,7 @@ def placed(sentence: Sentence) -> Sentence:
         offsets = None if text is None else _places(sentence.words, text)
         if offsets is not None:
             return sentence._replace(text=text, offsets=offsets)
-    raise AssertionError("words stand in their own text")
+    raise AssertionError("words occur in their own text")
 
 
 def character_spans(sentence: Sentence) -> list[CharacterSpan]:
@@ -25,7 +25,7 @@ def character_spans(sentence: Sentence) -> list[CharacterSpan]:
     tags = sentence.tags or []
     plain = next((tag for tag in tags if parse(tag) is None), None)
     if plain is not None:
-        raise ValueError(f"{plain!r} is a tag of a word, not of a span; write conll, conllu or jsonl instead")
+        raise ValueError(f"{plain!r} is a tag for words, not spans; use conll, conllu or jsonl instead")
     places, scores = sentence.offsets, sentence.scores or {}
     return [
         (places[start][0], places[end - 1][1], kind, scores.get((start, end))) for kind, start, end in spans_of(tags)
@@ -33,7 +33,7 @@ def character_spans(sentence: Sentence) -> list[CharacterSpan]:
 
 
 def _places(words: list[str], text: str) -> Places | None:
-    """Where the words stand one after the other; None if one of them does not."""
+    """The positions of the words, one after the other; None if one is not found."""
     places, at = [], 0
     for word in words:
         start = text.find(word, at)

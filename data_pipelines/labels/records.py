@@ -39,7 +39,7 @@ def sentences_of_records(
 
 def follower() -> Callable[[Mapping[str, Any], bool], bool]:
     """Tells of each record of a file, and whether it holds words, if it continues the document of the record before:
-    it says so itself (doc_id and the like); else words do, and a text is a document of its own."""
+    it says so itself (doc_id and the like); else words do, and a text is its own document."""
     before: Any = None
     begun = False
 
@@ -65,7 +65,7 @@ def resplit(sentence: Sentence, offsets: Places) -> Sentence:
 
 
 class LabelKind(NamedTuple):
-    """What is known of a text: the keys under which it usually stands, and the function that reads it as tags."""
+    """What is known of a text: the keys that usually hold it, and the function that reads it as tags."""
 
     keys: tuple[str, ...]
     read: Callable[[Any, TaggedConfig, str], list[str]]

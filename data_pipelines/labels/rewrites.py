@@ -1,6 +1,6 @@
 """Files of text pairs to sentences: a source text, the target it becomes, and perhaps features of the target.
 
-TSV is read as it stands, without quoting: source, target and, where a third column is asked for, features. A first line
+TSV is read without quoting: source, target and, where a third column is asked for, features. A first line
 with the columns' names is recognised. JSON Lines, CSV and datasets name them in each record or in the header.
 """
 

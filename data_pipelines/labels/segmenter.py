@@ -1,7 +1,7 @@
 """Words of text without spaces, such as Chinese, Japanese or Thai, learned from the words of labeled sentences.
 
 Every character begins a word, is inside one, ends one, or is one. The characters around it, their kinds, and the known
-words that begin, end or go on there vote for one of the four, each with a learned weight (logistic regression), and
+words that begin, end or continue there vote for one of the four, each with a learned weight (logistic regression), and
 Viterbi takes the best sequence that makes words.
 """
 
@@ -60,7 +60,7 @@ class LearnedSegmenter:
 
 
 def learn_segmenter(runs: Iterable[Sequence[str]]) -> LearnedSegmenter:
-    """A segmenter from runs of words that stand side by side without spaces."""
+    """A segmenter from runs of words without spaces between them."""
     runs = list(runs)
     size = sum(len(word) for run in runs for word in run)
     taken = runs[:: max(1, -(-size // _MOST_CHARACTERS))]  # evenly from the whole corpus

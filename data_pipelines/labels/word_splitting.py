@@ -160,7 +160,7 @@ def looks_unsplit(text: str, num_words: int) -> bool:
 
 
 def _is_unspaced(examples: Examples) -> bool:
-    """Whether most words stand side by side without a space, letter beside letter."""
+    """Whether most words touch each other without a space, letter next to letter."""
     glued = apart = 0
     for words, text in examples:
         runs = list(_runs(words, text))

@@ -43,9 +43,7 @@ def mask_config(mlm_probability: Any, **arguments: Any) -> MaskConfig:
 def unit_from(unit: str | None, mlm: bool, whole_word_mask: bool) -> str:
     """The masking unit that transformers' two switches and our argument name together."""
     if not mlm:
-        raise ValueError(
-            "mlm=False is not masked-language modelling; for labels of every token take the inputs themselves"
-        )
+        raise ValueError("mlm=False is not masked-language modelling; to predict every token, use the inputs as labels")
     if whole_word_mask and unit not in (None, "word"):
         raise ValueError(f"whole_word_mask=True means unit='word', but unit={unit!r} was given too; leave one out")
     return "word" if whole_word_mask else unit or MaskConfig.unit
@@ -72,7 +70,7 @@ def vocabulary_from(tokenizer: Any, mask_id, vocab_size, special_ids: Sequence[i
         if vocabulary.pad_id is not None:
             known["pad_id"] = pad_id
         if told_twice := [key for key, given in known.items() if given is not None]:
-            raise ValueError(f"the tokenizer tells {', '.join(told_twice)} already; leave that out, or the tokenizer")
+            raise ValueError(f"the tokenizer already defines {', '.join(told_twice)}; leave that out, or the tokenizer")
         if pad_id is None:
             return vocabulary
         check_number("pad_id", pad_id, f"[0, {len(vocabulary.maskable_V)})", Integral)

@@ -73,7 +73,7 @@ class MaskingCollator(Generic[Batch]):
     `set_seed` has no effect here. Without a seed every collator draws a fresh one. With `row_id` the masks are a pure
     function of (seed, epoch, row_id, position): the same with any number of workers, ranks and batches. Without, row
     after row takes the next numbers of a stream, which begins anew with every collator. Each rank and each process that
-    the collator is copied to (by fork, spawn or pickle) has a stream of its own, and so has every copy that such a
+    the collator is copied to (by fork, spawn or pickle) has its own stream, and so has every copy that such a
     process gets; in a DataLoader's workers it depends on the seed that torch gives them, which `torch.manual_seed` and
     transformers' `set_seed` fix.
 
@@ -229,7 +229,7 @@ class MaskingCollator(Generic[Batch]):
         self.__dict__.update(state)
         self._home = os.getpid()
         if process_numbers():
-            # A pool gives one process several tasks, each with a copy of its own.
+            # A pool gives one process several tasks, each with its own copy.
             self._home, self._copy = None, next(COPIES)
 
     def collate_rows(

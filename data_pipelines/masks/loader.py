@@ -26,7 +26,7 @@ class RowCollator(Protocol):
     """What turns rows into a batch: `MaskingCollator`, or one of a pretraining objective."""
 
     def collate_rows(self, rows: RowBatch, row_ids: np.ndarray, epochs: np.ndarray, step: int) -> PackedBatch:
-        """A batch of these rows, each seen so many times before, for this step."""
+        """A batch of these rows, each in its epoch, for this step."""
 
 
 def load_steps(

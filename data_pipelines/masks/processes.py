@@ -1,4 +1,4 @@
-"""What tells a process from all others that mask rows with a copy of the same collator."""
+"""What distinguishes a process from all others that mask rows with a copy of the same collator."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ COPIES = itertools.count(1)
 
 
 def process_identity(home: int | None, copy: int) -> tuple[int, int]:
-    """Rank, and what tells this process from others of the rank: the seed of a DataLoader worker, which torch draws
+    """Rank, and what identifies this process within the rank: the seed of a DataLoader worker, which torch draws
     anew every epoch, or the number of any other process than the collator's `home`, and of the copy that it got. No two
     streams are alike."""
     rank, worker = int(os.environ.get("RANK", 0)), None
@@ -33,7 +33,7 @@ def process_numbers() -> list[int]:
 
 
 def _numbers() -> list[int]:
-    """(datasets brings a module of its own, multiprocess.)"""
+    """(datasets uses its own module, multiprocess.)"""
     modules = (sys.modules.get(name) for name in ("multiprocessing", "multiprocess"))
     return [number for module in modules if module is not None for number in module.current_process()._identity]
 

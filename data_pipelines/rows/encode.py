@@ -133,7 +133,7 @@ def _num_chars(pending: Iterable[tuple[list[Document], Future]]) -> int:
 
 @contextmanager
 def _each_call_in_its_thread() -> Iterator[None]:
-    """Keep `tokenizers` from using threads of its own for each call, which wait for each other at the end of every
+    """Keep `tokenizers` from using its own threads for each call, which wait for each other at the end of every
     call."""
     with _switching:
         _switched.append(os.environ.get(_PARALLELISM))

@@ -57,7 +57,7 @@ def read_state(folder: Path) -> PrepareState | None:
             raise ValueError(f"{folder / PROGRESS} is damaged ({error}); remove {folder} and start again") from None
     first = durable.temporary_path(folder / PROGRESS)  # a kill before any file is complete leaves this one
     if folder.is_file() or (folder.is_dir() and any(path.name != first.name for path in folder.iterdir())):
-        raise ValueError(f"{folder} holds something that is no prepared data; choose another folder")
+        raise ValueError(f"{folder} holds something other than prepared data; choose another folder")
     return None
 
 

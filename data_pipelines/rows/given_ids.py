@@ -51,12 +51,12 @@ def _between_borders(documents: Iterable[Document], tokenizer: Tokenizer) -> Ite
         ids = ids_of_text(document.text)
         if (unknown := ids[ids >= tokenizer.vocab_size]).size:
             raise ValueError(
-                f"{document.place}: the id {unknown[0]} is none of the {tokenizer.vocab_size:,} of the tokenizer; "
+                f"{document.place}: the id {unknown[0]} is not one of the {tokenizer.vocab_size:,} of the tokenizer; "
                 "name the tokenizer that made the ids"
             )
         if (ids == special.mask_id).any():
             raise ValueError(
-                f"{document.place}: the mask token ({special.mask_id}) is among the ids; give ids from before masking, "
+                f"{document.place}: the mask token ({special.mask_id}) is among the ids; give unmasked ids, "
                 "or name the tokenizer that made them"
             )
         if special.pad_id is not None:

@@ -81,5 +81,5 @@ def _why_unfinished(folder: Path) -> str:
     if (folder / PROGRESS).is_file():
         return f"{folder} is only half prepared; run the same 'bertkit prepare' command again to finish it"
     if next(folder.glob("part-*-of-*"), None):
-        return f"{folder} holds parts; make one set of them with 'bertkit prepare --merge {folder}'"
-    return f"{folder} is no folder of prepared data (it has no {MANIFEST}); make one with 'bertkit prepare'"
+        return f"{folder} holds parts; merge them with 'bertkit prepare --merge {folder}'"
+    return f"{folder} is not a folder of prepared data (it has no {MANIFEST}); make one with 'bertkit prepare'"

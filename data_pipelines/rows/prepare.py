@@ -99,7 +99,7 @@ def merge(folder: Path | str) -> Path:
     """Make one set of the parts in a folder. Every part must be there, finished, and made from the same."""
     folder = Path(folder)
     if (folder / MANIFEST).exists():
-        raise ValueError(f"{folder} is one finished set already")
+        raise ValueError(f"{folder} is already finished")
     found = sorted(path for path in folder.glob("part-*-of-*") if path.is_dir())
     if not found:
         raise ValueError(f"{folder} holds no parts; make them with 'bertkit prepare --part 1/N', 2/N, ...")
@@ -109,7 +109,7 @@ def merge(folder: Path | str) -> Path:
     if missing := [name for name in expected if name not in manifests]:
         raise ValueError(f"{folder} lacks {len(missing)} of {of} parts: {', '.join(missing[:5])}")
     if foreign := [name for name in manifests if name not in expected]:
-        raise ValueError(f"{folder} holds {foreign[0]} beside {of} other parts; remove what does not belong")
+        raise ValueError(f"{folder} holds {foreign[0]} in addition to {of} parts; remove it")
     whole = manifests[found[0].name]["identity"]
     shards: dict[str, list] = {split: [] for split in SPLITS}
     for name, manifest in manifests.items():
@@ -152,10 +152,10 @@ def _check_place(folder: Path, part: Part | None) -> None:
     """A folder holds one set, or parts of one, never both."""
     whole = any((folder / name).exists() for name in (MANIFEST, PROGRESS))
     if part and whole and not (folder / part.folder / MANIFEST).exists():
-        raise ValueError(f"{folder} is a set of its own, which takes no parts; choose another folder for them")
+        raise ValueError(f"{folder} holds a complete set, not parts; choose another folder for parts")
     if not part and not whole and next(folder.glob("part-*-of-*"), None):
         raise ValueError(
-            f"{folder} holds parts; make one set of them with 'bertkit prepare --merge {folder}', "
+            f"{folder} holds parts; merge them with 'bertkit prepare --merge {folder}', "
             f"or choose another folder for the whole"
         )
 

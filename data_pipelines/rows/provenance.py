@@ -40,7 +40,7 @@ def refuse_other(wanted: dict[str, Any], found: dict[str, Any], folder: Path | s
         before, now = _timeless(found.get(key)), _timeless(wanted.get(key))
         if before != now:
             raise ValueError(
-                f"{folder} was prepared from something else: {label} changed {_difference(before, now)}; "
+                f"{folder} was prepared differently: {label} changed {_difference(before, now)}; "
                 f"choose another folder, or remove this one"
             )
 

@@ -39,7 +39,7 @@ def prepare_stored(
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Path:
     """Prepare a corpus for a URL, resume that, or find it done. Returns a folder in `scratch` that describes the rows;
-    whoever calls removes `scratch` when it has served."""
+    the caller removes `scratch` afterwards."""
     whole = url.rstrip("/")
     url = f"{whole}/{part.folder}" if part else whole
     if is_stored(f"{url}/{MANIFEST}"):
@@ -77,7 +77,7 @@ def check_made_of(
     to another number of parts. Of parts one is enough: `merge` compares it with the others."""
     parts = begun_parts(out)
     if foreign := [name for name in parts if not name.endswith(f"-of-{num_parts:05d}")]:
-        raise ValueError(f"{out} holds {foreign[0]}, which is none of {num_parts} parts; choose another folder")
+        raise ValueError(f"{out} holds {foreign[0]}, which is not one of {num_parts} parts; choose another folder")
     made = [f"{out}/{name}" for name, finished in parts.items() if finished]
     for place in [str(out)] if is_finished(out) else made[:1]:
         found = read_manifest(place)["identity"]

@@ -34,13 +34,13 @@ class CorpusConfig:
 
     def __post_init__(self):
         if not self.corpus:
-            raise ValueError("corpus names no source; give at least one file, folder, glob, URL or hf:NAME")
+            raise ValueError("corpus is empty; give at least one file, folder, glob, URL or hf:NAME")
         check_encoding(self.encoding)
         if self.content == "ids" and self.unique_paragraphs:
             raise ValueError("unique_paragraphs needs text, and content=ids has none")
 
     def options(self) -> dict[str, Any]:
-        """All but the sources, by which texts are told apart; the usual encoding and content are not mentioned."""
+        """All but the sources, to identify a text; default encoding and content are left out."""
         usual = {"corpus"} | ({"encoding"} if self.encoding == UTF_8 else set())
         usual |= {"content"} if self.content == "text" else set()
         return {name: value for name, value in vars(self).items() if name not in usual}

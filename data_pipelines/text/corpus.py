@@ -142,7 +142,7 @@ def fingerprint_sources(config: CorpusConfig, known: Iterable[dict] = ()) -> lis
 
 
 def version_of(path: Path | StoredFile) -> str:
-    """What changes with a file, as far as can be told without reading it."""
+    """What changes with a file, as far as can be known without reading it."""
     if isinstance(path, StoredFile):
         return f"{path.size} {path.version}"
     status = path.stat()
@@ -176,7 +176,7 @@ def _split_weight(entry: str) -> tuple[str, float]:
     if not name or os.path.exists(entry):
         return entry, 1.0
     if not 0 < weight <= 1000:
-        raise ValueError(f"the weight of {name!r} must lie in (0, 1000], got {text}")
+        raise ValueError(f"the weight of {name!r} must be in (0, 1000], got {text}")
     return name, weight
 
 
@@ -191,7 +191,9 @@ def _expand(pattern: str) -> list[str]:
             raise ValueError(f"the folder {pattern} holds no {' '.join(READERS)} file (nor one of them as .gz)")
         return found
     if path.exists():
-        raise ValueError(f"{pattern} is neither file nor folder; a corpus is read more than once, so save it as a file")
+        raise ValueError(
+            f"{pattern} is neither a file nor a folder; a corpus is read several times, so save it as a file"
+        )
     if glob.has_magic(pattern):
         found = sorted(file for file in glob.glob(str(path), recursive=True) if os.path.isfile(file))
         if found:
@@ -213,7 +215,7 @@ def _expand_url(url: str) -> list[StoredFile]:
 
 
 def without_indexes(files: list[Any]) -> list[Any]:
-    """Of a folder of MDS or Arrow shards the shards alone: the JSON files beside them say what they are. Shards that an
+    """Of a folder of MDS or Arrow shards the shards alone: the JSON files next to them describe them. Shards that an
     index.json names must be there."""
     shards = [file for file in files if suffix_of(file) in (".mds", ".arrow")]
     for index in [file for file in files if file.name == "index.json"] if shards else ():

@@ -18,7 +18,9 @@ def check_encoding(name: str, key: str = "encoding") -> None:
     if not known:
         near = nearest(name.lower().replace("-", "_"), [*aliases, *aliases.values()])
         hint = (
-            f"did you mean {near.replace('_', '-')!r}?" if near else "it may be latin-1, cp1252, gb18030, utf-16, ..."
+            f"did you mean {near.replace('_', '-')!r}?"
+            if near
+            else "common ones are latin-1, cp1252, gb18030, utf-16, ..."
         )
         raise ValueError(f"{key}: there is no encoding {name!r}; {hint}")
 

@@ -77,7 +77,7 @@ def _check_before_loading(path: str) -> None:
         return
     for file in sorted(Path(path).rglob("*")):
         if _ARCHIVE.search(file.name):
-            raise ValueError(f"{file} is an archive, and archives are not read; unpack it yourself")
+            raise ValueError(f"{file} is an archive, which is not supported; unpack it first")
 
 
 def end_silence() -> None:

@@ -36,7 +36,7 @@ def ids_of_value(value: Any, place: str) -> np.ndarray:
     if ids.dtype.kind not in "iu":
         raise ValueError(f"{place}: a list of token ids is needed, got {str(value)[:40]}")
     if ids.min() < 0 or ids.max() > MAX_ID:
-        raise ValueError(f"{place}: {ids.min() if ids.min() < 0 else ids.max()} is no token id")
+        raise ValueError(f"{place}: {ids.min() if ids.min() < 0 else ids.max()} is not a token id")
     return ids.astype(np.int64)
 
 

@@ -8,9 +8,9 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, Source, check_text, find_sources, new_memory, read_sources
 
 BLOCK_CHARS = 1 << 23
-"""A block ends with the document that brings it to so many characters, or with its group."""
+"""A block ends with the document that brings it to this many characters, or with its group."""
 _GROUP_BYTES = 1 << 24
-"""Files are grouped until they have so many bytes, so that many small ones do not make many small blocks."""
+"""Files are grouped until they have this many bytes, so that many small ones do not make many small blocks."""
 
 
 class Part(NamedTuple):
@@ -93,7 +93,7 @@ def _groups(sources: list[Source]) -> list[list[Source]]:
 
 
 def in_blocks(documents: Iterable[Document], num_chars: int) -> Iterator[list[Document]]:
-    """Lists of documents, each of which has at least so many characters, but for the last one."""
+    """Lists of documents, each with at least this many characters, except the last."""
     block: list[Document] = []
     size = 0
     for document in documents:

@@ -34,7 +34,7 @@ def reader_of(path: Path | StoredFile, exact: bool = False) -> Any:
         return READERS[suffix]
     if suffix in NOT_TEXT and not exact:
         raise ValueError(
-            f"{path}: a {suffix} file is no text that can be read; "
+            f"{path}: a {suffix} file is not a readable text format; "
             f"convert it to one of {' '.join(READERS)} (each also as .gz)"
         )
     return None if exact else read_text
@@ -78,11 +78,11 @@ def read_json_lines(path: Path | StoredFile, config: CorpusConfig) -> Iterator[P
         try:
             record = json.loads(line.text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{place}: not JSON: {error} (each line must be an object of its own)") from None
+            raise ValueError(f"{place}: not JSON: {error} (each line must be one object)") from None
         if not isinstance(record, dict):
             raise ValueError(
                 f"{place}: expected an object with the field {config.field!r}, got {type(record).__name__}; "
-                f"write one object a line"
+                f"write one object per line"
             )
         del line
         yield from pieces_of_field(record, config, place)

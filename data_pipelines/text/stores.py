@@ -16,9 +16,9 @@ BLOCK_BYTES = 1 << 23
 WAITS = (0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try."""
 BUCKETS = ("s3", "s3a", "gs", "gcs")
-"""Stores without folders, on which what must be there before a file is a bucket of somebody's."""
+"""Stores without folders, where a file needs an existing bucket."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
-"""The extra of bertkit that brings a store's driver."""
+"""The extra of bertkit that installs a store's driver."""
 _VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
 """What stores call that which changes with a file; the first one that is there counts."""
 _GLOB_SIGNS = "*?["
@@ -36,7 +36,7 @@ class StoredFile:
     url: str
     size: int
     version: str
-    """Changes when the file does, as far as its store tells."""
+    """Changes when the file does, as far as its store reports it."""
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ def find_stored(url: str) -> list[StoredFile]:
     files = []
     for name, info in sorted(found.items()):
         if info.get("size") is None:
-            raise ValueError(f"{url}: the store does not tell how long {name} is; download it first")
+            raise ValueError(f"{url}: the store does not report the size of {name}; download it first")
         version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
         files.append(StoredFile(store.unstrip_protocol(name), info["size"], version))
     if not files:
@@ -88,7 +88,7 @@ def open_store(url: str) -> tuple[Any, str]:
 
     protocol = url.partition("://")[0]
     if "::" in url:
-        raise ValueError(f"{url}: a URL within another one is not read; name the file itself")
+        raise ValueError(f"{url}: a URL inside another URL is not supported; name the file itself")
     try:
         return fsspec.core.url_to_fs(url)
     except ImportError as error:
@@ -96,7 +96,7 @@ def open_store(url: str) -> tuple[Any, str]:
         remedy = f"pip install 'bertkit[{extra}]'" if extra else str(error)
         raise ValueError(f"{url}: the driver of {protocol}:// is not installed: {remedy}") from None
     except Exception as error:
-        # Unknown protocols, missing credentials, hosts that nobody knows: each driver has exceptions of its own.
+        # Unknown protocols, missing credentials, hosts that nobody knows: each driver has its own exceptions.
         remedy = _NEEDS.get(protocol, "")
         raise ValueError(f"{url}: the store cannot be opened: {_words(error)}{remedy}") from None
 
@@ -106,7 +106,7 @@ def ask(url: str, question: Callable[[], T]) -> T:
     for wait in (*WAITS, None):
         try:
             return question()
-        except Exception as error:  # each driver has exceptions of its own, and few derive from OSError
+        except Exception as error:  # each driver has its own exceptions, and few derive from OSError
             _refuse_for_good(url, error)
             if wait is None:
                 tries, remedy = len(WAITS) + 1, "check the URL and the network, or run again later"
@@ -116,7 +116,7 @@ def ask(url: str, question: Callable[[], T]) -> T:
 
 
 def _refuse_for_good(url: str, error: Exception) -> None:
-    """End where asking again would bring the same: at what is not there, and at what the user may not see."""
+    """Raise where a retry cannot help: a file that is not there, or that the user may not read."""
     cause: BaseException = error
     if url.startswith("http") and isinstance(error, FileNotFoundError):  # fsspec calls every failure of a server so
         cause = error.__cause__ or error
@@ -127,7 +127,7 @@ def _refuse_for_good(url: str, error: Exception) -> None:
     if isinstance(cause, PermissionError) or status in (401, 403) or "Credential" in type(cause).__name__:
         raise ValueError(f"{url}: the store refuses access ({_words(cause)}); check your credentials") from None
     if isinstance(cause, NotImplementedError):
-        raise ValueError(f"{url} is on a store that can only be read; name another one, or a folder") from None
+        raise ValueError(f"{url} is on a read-only store; choose another one, or a local folder") from None
 
 
 class _Blocks(io.RawIOBase):
@@ -175,7 +175,7 @@ class _Blocks(io.RawIOBase):
 
         data = ask(self._file.url, fetched)
         if len(data) != end - start:  # asked for each block anew, it would send all of the file as often
-            raise ValueError(f"{self._file.url}: the server gives no parts of a file; download it first")
+            raise ValueError(f"{self._file.url}: the server does not support range requests; download it first")
         return data
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ def stored_files(url: str) -> dict[str, StoredFile]:
     files = {file.url.removeprefix(root): file for file in find_stored(url)}
     for name in files:
         if name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise ValueError(f"{url} holds {name!r}, which would lie elsewhere on a disk; remove it")
+            raise ValueError(f"{url} holds {name!r}, which would be outside its folder on a disk; remove it")
     return files
 
 
@@ -65,7 +65,7 @@ def fetch_file(file: StoredFile, target: Path, sha256: str | None = None) -> Non
                 return
     finally:
         temporary.unlink(missing_ok=True)
-    raise ValueError(f"{file.url} is damaged: its sha256 is not the one that its folder names; write it again")
+    raise ValueError(f"{file.url} is damaged: its sha256 differs from the recorded one; write it again")
 
 
 def fetch_folder(url: str, cache: Path, without: tuple[str, ...] = ()) -> Path:

@@ -24,7 +24,7 @@ def word_mark(vocabulary: Mapping[str, int]) -> str | None:
 
 
 def token_bytes(token: str) -> bytes:
-    """The bytes that a byte-level token stands for."""
+    """The bytes of a byte-level token."""
     return bytes(_byte_of_character().get(char, 0x3F) for char in token)
 
 

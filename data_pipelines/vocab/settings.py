@@ -38,7 +38,7 @@ def write_settings(
     settings: Settings, names: dict[str, str], folder: Path, token_types: bool | None, max_length: int | None
 ) -> None:
     """Write the folder's own settings again, or for a new tokenizer those that transformers needs. `names` are the
-    special tokens by role; `token_types` says whether the model beside it has any (None: there is no model), and
+    special tokens by role; `token_types` says whether the model next to it has any (None: there is no model), and
     `max_length` how long its longest text is."""
     config, special_map = settings.config, settings.special_map
     if config is None or any(_is_new(config, names, types) for types in (False, True)):

@@ -57,7 +57,7 @@ class Tokenizer:
 
     @property
     def pads_left(self) -> bool:
-        """Whether the folder that it was loaded from wants padding before the text."""
+        """Whether its folder asks for padding before the text."""
         side = (self.settings.padding or {}).get("direction")
         return self.settings.values().get("padding_side", side) == "left"
 
@@ -69,7 +69,7 @@ class Tokenizer:
 
     def save(self, folder: Path | str, *, token_types: bool | None = None, max_length: int | None = None) -> None:
         """Write the files that `load_tokenizer` and transformers' `AutoTokenizer` open, with every setting that the
-        folder had which it was loaded from. `token_types` says whether the model beside it has any, and `max_length`
+        folder had which it was loaded from. `token_types` says whether the model next to it has any, and `max_length`
         how long its longest text is, for a tokenizer that does not say so itself."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -163,8 +163,8 @@ def check_no_gaps(tokenizer: Tokenizer, path: Path) -> None:
     if len(ids) < tokenizer.vocab_size:
         gap = next(index for index in range(tokenizer.vocab_size) if index not in ids)
         raise ValueError(
-            f"{path} has {len(ids):,} tokens, but ids up to {tokenizer.vocab_size - 1}; the first that no token has is "
-            f"{gap}. Number the tokens from 0 on without gaps"
+            f"{path} has {len(ids):,} tokens, but ids up to {tokenizer.vocab_size - 1}; the first unused id is "
+            f"{gap}. Number the tokens from 0 without gaps"
         )
 
 
@@ -267,7 +267,7 @@ def _special_ids(backend: Backend, settings: dict[str, Any]) -> SpecialIds:
 
 
 def _listed(names: Any) -> list[Any]:
-    """Further special tokens are a list, or named by a dict; an AddedToken is a dict of its own."""
+    """Further special tokens are a list, or named by a dict; an AddedToken is a dict itself."""
     if isinstance(names, dict) and "content" not in names:
         return list(names.values())
     return names if isinstance(names, list) else [names]

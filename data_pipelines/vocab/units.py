@@ -1,4 +1,4 @@
-"""Tokenizers whose tokens are single characters or bytes: nothing is learnt but which there are."""
+"""Tokenizers whose tokens are single characters or bytes: training only collects them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal

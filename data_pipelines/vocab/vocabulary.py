@@ -83,7 +83,7 @@ def look_up(table_V: np.ndarray, ids_T: np.ndarray) -> np.ndarray:
         return table_V[ids_T]
     except IndexError:
         raise ValueError(
-            f"a token id lies outside the vocabulary of {len(table_V)}: the ids run from {ids_T.min()} to {ids_T.max()}"
+            f"a token id is outside the vocabulary of {len(table_V)}: the ids run from {ids_T.min()} to {ids_T.max()}"
         ) from None
 
 
@@ -108,7 +108,7 @@ def _integers_of(special_ids: Iterable[int]) -> set[int]:
 def _maskable(mask_id: int, vocab_size: int, special_ids: set[int], ordinary: np.ndarray) -> np.ndarray:
     outside = [index for index in special_ids if not 0 <= index < vocab_size]
     if outside:
-        raise ValueError(f"special id {outside[0]} lies outside a vocabulary of {vocab_size}")
+        raise ValueError(f"special id {outside[0]} is outside a vocabulary of {vocab_size}")
     if not len(ordinary):
         raise ValueError("the vocabulary has no ordinary token to draw a replacement from")
     maskable_V = np.ones(vocab_size, bool)

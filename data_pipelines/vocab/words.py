@@ -42,10 +42,10 @@ class WordTable(NamedTuple):
 def word_table(vocabulary: Mapping[str, int], vocab_size: int) -> WordTable:
     """The table of a WordPiece (##), byte-level BPE (Ġ) or SentencePiece (▁) vocabulary.
 
-    Exact for WordPiece. In the others a token that begins with a Chinese character is a word of its own, because
+    Exact for WordPiece. In the others a token that begins with a Chinese character is its own word, because
     without spaces a whole clause would be one. The rest agrees with the pre-tokenizer of byte-level BPE, except for
     contractions and for rare characters that are split into several tokens. To SentencePiece, by its `word_ids`, a word
-    is all that stands between two spaces; here it also ends where letters, digits and other characters meet, as in the
+    is everything between two spaces; here it also ends where letters, digits and other characters meet, as in the
     other two: "world" and "," are two words. That concerns one token in ten; the others agree.
     """
     mark = word_mark(vocabulary)

@@ -89,7 +89,7 @@ def test_an_amount_may_have_a_letter(text, value):
 def test_what_is_no_amount_is_refused_with_the_way_out(text, capsys):
     with pytest.raises(ValueError, match="300k"):
         parse_amount(text)
-    assert "is no amount" in said(capsys, "growth", f"--sizes={text}")
+    assert "is not an amount" in said(capsys, "growth", f"--sizes={text}")
 
 
 def test_arguments_that_the_workload_does_not_take_are_refused(capsys, tmp_path):

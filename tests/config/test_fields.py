@@ -99,7 +99,7 @@ def test_flags_are_read_back_and_named_in_errors():
     parser = argparse.ArgumentParser()
     add_flags(parser, Inner)
     assert from_flags(Inner, parser.parse_args(["--rate", "0.25", "--kind", "hard"])) == Inner(rate=0.25, kind="hard")
-    with pytest.raises(ValueError, match=r"^--rate must lie in"):
+    with pytest.raises(ValueError, match=r"^--rate must be in"):
         from_flags(Inner, parser.parse_args(["--rate", "7"]))
 
 

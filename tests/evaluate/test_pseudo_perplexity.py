@@ -79,5 +79,5 @@ def test_the_verb_scores_a_folder(corpus, tokenizer, tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "run"), str(corpus), "--seq-len", "32", "--words", "20"]) == 0
     assert "per word" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path / "run"), str(corpus), "--mask-rate", "3"]) == 2
-    assert "--mask-rate must lie in (0, 1)" in capsys.readouterr().err
+    assert "--mask-rate must be in (0, 1)" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "nothing"), str(corpus)]) == 2

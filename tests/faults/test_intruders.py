@@ -144,7 +144,7 @@ def test_an_oversized_header_is_refused_in_under_a_second(model, tried, size):
     """Row 17: before memory is taken for it."""
     (model / "model.safetensors").write_bytes(size.to_bytes(8, "little") + b"{}" + bytes(1000))
     begin = cpu_seconds()
-    with pytest.raises(ValueError, match="is no safetensors file"):
+    with pytest.raises(ValueError, match="safetensors"):
         bertkit.load(model)
     assert cpu_seconds() - begin < 1
     tried()

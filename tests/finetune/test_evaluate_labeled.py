@@ -117,7 +117,7 @@ def test_labels_that_the_model_does_not_know_are_noted_with_their_place(home, tm
     ("words", "complaint"),
     [
         (["spans", "nothing.conll"], "nothing.conll"),
-        (["spans", "dev.conll", "--mask-rate", "0.2"], "--mask-rate … no masked-language model"),
+        (["spans", "dev.conll", "--mask-rate", "0.2"], "--mask-rate … not a masked-language model"),
         (["spans", "dev.conll", "--worst", "-1"], "--worst … -1"),
         (["spans", "dev.conll", "--tag-column", "9"], "tag_column=9"),
         (["texts", "dev.conll"], "dev.conll"),

@@ -65,7 +65,7 @@ def test_stray_insides_are_repaired_and_said(tmp_path):
 def test_a_slip_among_span_tags_is_named_and_makes_no_plain_tags_of_them(tmp_path):
     path = tmp_path / "x.conll"
     path.write_text("a\tB-PER\nb\tI-PER\nc\t0\n")
-    with pytest.raises(ValueError, match=r"x\.conll:3: '0' is no span tag, but 2 others are; .*data\.scheme=plain"):
+    with pytest.raises(ValueError, match=r"x\.conll:3: '0'.* 2 .*data\.scheme=plain"):
         TAGGING.read(LabeledSection(train=[str(path)]))
     assert TAGGING.read(LabeledSection(train=[str(path)], scheme="plain")).labels == ("0", "B-PER", "I-PER")
     path.write_text("a\tB-NP\nb\tNN\nc\tVB\n")

@@ -281,9 +281,9 @@ def test_import_and_export_copy_whole_folders(folder, tokenizer, tmp_path, capsy
     assert (tmp_path / "out/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert load_tokenizer(tmp_path / "out").fingerprint == tokenizer.fingerprint
     assert main(["import", str(folder), str(tmp_path / "out")]) == 2
-    assert "is not empty; name a new folder" in capsys.readouterr().err
+    assert "is not empty" in capsys.readouterr().err
     assert main(["import", str(folder), str(folder / "config.json")]) == 2
-    assert "config.json is a file; name a new folder" in capsys.readouterr().err
+    assert "config.json is a file" in capsys.readouterr().err
 
 
 def test_a_vocabulary_alone_is_a_tokenizer_to_copy(folder, tmp_path):

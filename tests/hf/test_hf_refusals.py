@@ -98,14 +98,14 @@ def test_a_pickle_that_is_not_there_is_not_called_one(tmp_path):
 @pytest.mark.parametrize("header", [2**63, 2**40, 200_000_000, 10**6])
 def test_an_oversized_header_is_refused(header, folder):
     (folder / "model.safetensors").write_bytes(header.to_bytes(8, "little") + b"{}" + bytes(1000))
-    with pytest.raises(ValueError, match="is no safetensors file"):
+    with pytest.raises(ValueError, match="safetensors"):
         bertkit.load(folder)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"vocab_size": 201}, r"has shape \(200,.* but config.json asks for \(201,"),
+        ({"vocab_size": 201}, r"has shape \(200,.* config.json .*\(201,"),
         (
             {"hidden_size": 10**9, "num_attention_heads": 1},
             "hidden_size.* 1048576.* 1000000000",

@@ -120,7 +120,7 @@ def test_gradient_checkpointing_changes_no_gradient():
         ({"num_hidden_layers": 0}, "num_hidden_layers.* 1.* 0"),
         ({"hidden_dropout_prob": 1.5}, r"hidden_dropout_prob.* \[0, 1\).* 1.5"),
         ({"layer_norm_eps": 0}, "layer_norm_eps.* 0"),
-        ({"pad_token_id": 99999}, "pad_token_id must lie in"),
+        ({"pad_token_id": 99999}, "pad_token_id must be in"),
         ({"hidden_act": "gellu"}, "hidden_act must be one of .* did you mean 'gelu'"),
         ({"hiden_size": 4}, "'hiden_size'.*'hidden_size'"),
     ],

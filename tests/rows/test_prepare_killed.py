@@ -61,7 +61,7 @@ def test_killed_at_every_write_it_goes_on_to_the_same_files(tokenizer, tmp_path,
         except Killed:
             kills += 1
         if not (folder / MANIFEST).exists():
-            with pytest.raises(ValueError, match=r"half prepared|no folder of prepared data"):
+            with pytest.raises(ValueError, match=r"half prepared|not a folder of prepared data"):
                 open_rows(folder)
         for again in range(die_at % 3):  # killed a second and third time
             try:

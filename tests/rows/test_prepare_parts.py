@@ -32,7 +32,7 @@ def test_the_parts_merged_have_the_documents_of_the_whole(corpus, tokenizer, tmp
             patch.setattr(digest, "file_hash", lambda path: pytest.fail(f"{path} was read, but nobody touched it"))
             open_rows(tmp_path / "parts", split).verify()
     prepare(corpus, tokenizer, config, tmp_path / "parts", report=pytest.fail)  # is the whole now
-    with pytest.raises(ValueError, match="one finished set already"):
+    with pytest.raises(ValueError, match="already finished"):
         merge(tmp_path / "parts")
 
 
@@ -76,7 +76,7 @@ def test_parts_that_do_not_belong_together_are_not_merged(home, corpus, tokenize
     shutil.rmtree(copied)
     prepare(corpus, tokenizer, SMALL, parts, part=Part(2, 2))
     prepare(corpus, tokenizer, SMALL, parts, part=Part(2, 3))
-    with pytest.raises(ValueError, match="part-00002-of-00003 beside 2 other parts"):
+    with pytest.raises(ValueError, match="part-00002-of-00003"):
         merge(parts)
 
 

@@ -58,7 +58,7 @@ def test_a_foreign_folder_is_refused(corpus, tokenizer, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all I have")
     for folder in (tmp_path / "mine", tmp_path / "mine" / "thesis.txt"):
-        with pytest.raises(ValueError, match="holds something that is no prepared data"):
+        with pytest.raises(ValueError, match="choose another folder"):
             prepare(corpus, tokenizer, SMALL, folder)
     assert files(tmp_path / "mine") == {"thesis.txt": b"all I have"}
 

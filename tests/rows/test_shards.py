@@ -187,7 +187,7 @@ def test_a_newer_format_is_refused(folder):
 
 
 def test_a_folder_without_manifest_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="is no folder of prepared data"):
+    with pytest.raises(ValueError, match="is not a folder of prepared data"):
         open_rows(tmp_path)
     (tmp_path / "progress.json").write_text("{}")
     with pytest.raises(ValueError, match="only half prepared; run the same"):

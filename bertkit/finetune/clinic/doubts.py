@@ -1,6 +1,6 @@
 """How probable a model finds each label that was given, and what it would say instead.
 
-The model must not have seen the label: who learnt a mistake no longer doubts it.
+The model must not have seen the label: a model trained on a mistake no longer doubts it.
 """
 
 # W words over all sentences, S sentences, N texts, K labels

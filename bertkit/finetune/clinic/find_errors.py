@@ -1,4 +1,4 @@
-"""Labels that are likely wrong: every sentence is judged by a model that learnt from the other folds.
+"""Labels that are likely wrong: every sentence is judged by a model trained on the other folds.
 
 A fold is a training like any other: it stops at a signal and resumes with the same command. What its model says of the
 sentences it has not seen is written down, and its checkpoints go.

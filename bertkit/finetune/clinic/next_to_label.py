@@ -13,7 +13,7 @@ import numpy as np
 from bertkit.finetune.predict.outputs import Answer
 
 _HELD_FOR_EACH, _LEAST_HELD = 20, 1000
-"""Of a long stream, so many of the most uncertain sentences are held to choose from, however many are wanted."""
+"""Number of the most uncertain sentences of a stream to choose from, whatever number is asked for."""
 _NUM_FEATURES = 2048
 _GRAM = 4
 """Characters of the pieces by which sentences are compared: they need no words, and forms of a word share them."""
@@ -58,7 +58,7 @@ def _uncertainty(answer: Answer) -> float | None:
     if answer.result is None:
         return None
     if not hasattr(answer.result, "uncertainty"):
-        raise ValueError("--ask needs a model that says how sure it is; the results of this task do not")
+        raise ValueError("--ask needs a model with confidences, which this task does not have")
     return answer.result.uncertainty
 
 

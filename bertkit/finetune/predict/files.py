@@ -75,7 +75,7 @@ def _writer(task: Task, output: str, kinds: list[str]) -> Write:
         raise ValueError(f"--output {output}: this model's results are written as {', '.join(task.outputs)}")
     if output == "brat" and kinds != ["text"]:
         raise ValueError(
-            f"--output brat marks places in one file of raw text, got {', '.join(kinds)}; tag one .txt file"
+            f"--output brat refers to positions in one file of raw text, got {', '.join(kinds)}; tag one .txt file"
         )
     if output == "spacy" and sys.stdout.isatty():
         raise ValueError("--output spacy is binary; send it to a file: > tagged.spacy")

@@ -1,4 +1,4 @@
-"""Lines of a file or stream to what a tagger takes, with all that stands around it. Labels in them are ignored."""
+"""Lines of a file or stream to inputs of a tagger, with everything around them. Labels in them are ignored."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     text: str | None = None
     """The running text of words, where the file has it."""
     record: Mapping[str, Any] | None = None
-    """The record that a text or words stand in."""
+    """The record that holds a text or words."""
     form: LabelFormat | None = None
     """Whose lines `fill` gives."""
     fill: Callable[[list[str]], Iterator[str]] = _nothing
@@ -68,7 +68,7 @@ class Reading(NamedTuple):
 
 
 def kind_of(file: str, reading: Reading) -> str:
-    """The format that a file's name tells; where it tells none, conll for words in columns with labels of the model,
+    """The format by the file's name; if the name has none, conll for words in columns with labels of the model,
     else text."""
     suffix = suffix_of(file)
     if suffix in FORMATS and suffix != ".csv":  # which is seldom words in columns

@@ -52,7 +52,7 @@ def read_text(given: str | Sequence[str]) -> Sentence:
     if isinstance(given, str):
         return Sentence([given], None, "", [], given, [(0, len(given))])
     if len(given) != 1:
-        raise ValueError("this model gives a label to a text; give it a text, not words")
+        raise ValueError("this model labels texts; give it a text, not words")
     return Sentence(list(given), None, "", [])
 
 

@@ -13,7 +13,7 @@ from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.text.lines import suffix_of
 
 SETTINGS = "tagging.json"
-"""The file that stands beside the model."""
+"""The file next to the model."""
 _COLUMNS = ("word_column", "pair_column", "tag_column", "feature_column", "columns")
 
 
@@ -46,14 +46,14 @@ def read_settings(folder: Path) -> dict[str, Any]:
         numbers = {"max_length": int(values["max_length"]), "stride": int(values.get("stride", 0))}
         return {**values, **numbers, "task": str(values.get("task", ""))}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not what bertkit wrote there: {error!r}") from None
+        raise ValueError(f"{file} was not written by bertkit, or was changed: {error!r}") from None
 
 
 def tasks_by_head(settings: dict[str, Any], folder: Path) -> dict[str, Task]:
     """The task that the folder names; where it names none, the first task for each kind of head."""
     named = settings.get("task")
     if named and named not in TASKS:
-        raise ValueError(f"{folder} is of a task {named!r} that nobody added; name its module with --plugin MODULE")
+        raise ValueError(f"{folder} has the unknown task {named!r}; if a plugin defines it, add --plugin MODULE")
     tasks: dict[str, Task] = {}
     for name in [named] if named else TASKS:
         # A head without labels is that of pretraining, which alone does no task.
@@ -63,7 +63,7 @@ def tasks_by_head(settings: dict[str, Any], folder: Path) -> dict[str, Task]:
 
 
 def task_of(model: Any, settings: dict[str, Any], tasks: dict[str, Task]) -> Task:
-    """The task of a model: of a folder that names none, the one that its config's problem_type tells. A single output
+    """The task of a model: for a folder that names none, the one of its config's problem_type. A single output
     without a name is a number, as in transformers."""
     problem = model.config.carried.get("problem_type")
     if problem is None and model.kind == "classifier" and len(model.labels) == 1:

@@ -14,7 +14,7 @@ _AT_ONCE = 1 << 16
 
 class StandardInput:
     """Lines of a stream. Before waiting for more it calls `before_waiting`, to send the answers to all lines so far:
-    the other side may send the next line only after it has them. `line_break` is told what ends the first line."""
+    the other side may send the next line only after it has them. `line_break` receives what ends the first line."""
 
     def __init__(
         self,

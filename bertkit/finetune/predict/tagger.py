@@ -118,7 +118,7 @@ def _reader(task: Task, settings: dict[str, Any], path: Path) -> Callable[[Any],
     try:
         return task.reader(settings)
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path / SETTINGS} is not what bertkit wrote there: {error!r}") from None
+        raise ValueError(f"{path / SETTINGS} was not written by bertkit, or was changed: {error!r}") from None
 
 
 def _chunks(

@@ -1,4 +1,4 @@
-"""How well texts are told apart without an encoder: by their words and pairs of words, weighted, in a linear model."""
+"""A baseline without an encoder: a linear model on the weighted words and word pairs of a text."""
 
 # N texts, F terms, K outputs
 
@@ -60,7 +60,7 @@ def bag_of_words(
 
 
 def _count_terms(parts: Sequence[str]) -> Counter[str]:
-    """Words and pairs of neighbours; those of a second text are terms of their own."""
+    """Words and pairs of neighbours; those of a second text are their own terms."""
     found: Counter[str] = Counter()
     for number, text in enumerate(parts):
         words = [f"{number} {word}" for word in _TERM.findall(text.lower())]

@@ -26,7 +26,7 @@ from data_pipelines.vocab.segmenters import SEGMENTERS
 log = logging.getLogger(__name__)
 _UNSPLIT = (
     "%r: text without spaces is taken for very long words, because this model does not know how to split it; put "
-    "spaces between the words, name a segmenter (--segmenter jieba), or fine-tune the model again, which learns one"
+    "spaces between the words, name a segmenter (--segmenter jieba), or fine-tune the model again to learn one"
 )
 
 
@@ -62,7 +62,7 @@ def _read(config: LabeledSection) -> Labeled:
 
 def _context(train: list[Sentence], config: LabeledSection) -> dict[str, str]:
     """The setting, where sentences see their neighbours. A file that marks no document is one, so that each begins
-    once; where most sentences stand alone there is nothing to learn from."""
+    once; where most sentences are separate there is nothing to learn from."""
     begun = sum(not sentence.follows for sentence in train)
     marked = begun > len(config.train) and 2 * begun <= len(train)
     on = config.context == "document" or (config.context == "auto" and marked)
@@ -76,11 +76,11 @@ def _scheme(config: TaggedConfig, sentences: list[Sentence]) -> tuple[Scheme, li
     if scheme == "plain":
         if auto:
             _refuse_broken_spans(sentences)
-        return scheme, ["tags: plain, one a word" + (", recognised" if auto else "")]
+        return scheme, ["tags: plain, one per word" + (", recognised" if auto else "")]
     for sentence in sentences:
         for index, tag in enumerate(sentence.tags or ()):
             if parse(tag) is None:
-                raise ValueError(f"{sentence.place(index)}: {tag!r} is no tag of the scheme {scheme} (data.scheme)")
+                raise ValueError(f"{sentence.place(index)}: {tag!r} is not a tag of the scheme {scheme} (data.scheme)")
     how = "recognised as" if auto else "read as"
     notes = [f"tags: {how} {scheme.upper()}" + ("" if scheme == "iob2" else ", converted to IOB2")]
     if scheme == "iob2":
@@ -91,7 +91,7 @@ def _scheme(config: TaggedConfig, sentences: list[Sentence]) -> tuple[Scheme, li
 
 
 def _refuse_broken_spans(sentences: list[Sentence]) -> None:
-    """One slip must not turn all span tags into plain ones, which would be learnt and scored as something else."""
+    """One slip must not turn all span tags into plain ones, which would be learned and scored as something else."""
     spans, odd = 0, []
     for sentence in sentences:
         for index, tag in enumerate(sentence.tags or ()):
@@ -100,7 +100,7 @@ def _refuse_broken_spans(sentences: list[Sentence]) -> None:
                 odd.append(f"{sentence.place(index)}: {tag!r}")
     if odd and len(odd) < spans:
         raise ValueError(
-            f"{odd[0]} is no span tag, but {spans:,} others are; mend it, or take all tags as they are with "
+            f"{odd[0]} is not a span tag, but {spans:,} others are; correct it, or take all tags as they are with "
             "data.scheme=plain"
         )
 
@@ -190,9 +190,9 @@ TAGGING = Task(
         "unknown": "Unknown words, those that no training sentence has (share: of all words)",
         "tags": "By tag",
         "types": "By kind of span",
-        "strict": "Strict: spans written by the rules of the scheme",
+        "strict": "Strict: only spans that follow the rules of the scheme",
         "strict, types": "Strict, by kind of span",
-        "each_word": "Each word's best tag by itself, whatever stands before it",
+        "each_word": "Each word's best tag, ignoring the tags around it",
         "calibration": ABOUT_CALIBRATION,
         "calibration, words": "Expected calibration error of words",
     },

@@ -121,7 +121,7 @@ class Task:
     """Whether predicting asks for further rows, which depend on the answers before."""
 
     other_settings: Callable[[Mapping[str, Any]], dict[str, dict[str, Any]]] = lambda settings: {}
-    """Other ways to predict, by name, whose scores stand beside in the results."""
+    """Other ways to predict, by name, whose scores are also in the results."""
 
     doubts: Callable[[Ask, Sequence[Sentence], Sequence[Row], Sequence[str], Mapping[str, Any]], list[Any]] | None = (
         None
@@ -135,7 +135,7 @@ class Task:
     """The score by which the best step and the best seed are chosen; the higher the better."""
 
     baselines: Callable[[Labeled, Sequence[Sentence]], dict[str, list[Any]]]
-    """Predictions without a model, whose scores stand beside its own."""
+    """Predictions without a model, to compare its scores with."""
 
     mistakes: Callable[[Sequence[Sentence], list[Any], int], dict[str, Any]]
     """"confusions" ([gold, predicted, count]), and as "worst" the given number of sentences with most mistakes (place,
@@ -156,5 +156,5 @@ class Task:
 
 
 def calibration_of(task: Task) -> Calibration | None:
-    """Cross-entropy is calibrated as labels are. A task with a loss of its own says how, or is not calibrated."""
+    """Cross-entropy is calibrated as labels are. A task with its own loss says how, or is not calibrated."""
     return task.calibration or (OF_LABELS if task.loss is None else None)

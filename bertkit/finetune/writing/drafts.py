@@ -52,7 +52,7 @@ class Written:
 
 
 def text_of(script: Script, ids: Sequence[int], source: str) -> str:
-    """The text that tokens spell. A character that the vocabulary lacks can only be copied: an unknown token stands for
+    """The text that tokens spell. A character that the vocabulary lacks can only be copied: an unknown token means
     the source's unknown character of the same number."""
     backend, unknown = script.tokenizer.backend, script.tokenizer.special.unk_id
     if unknown is None or unknown not in ids:

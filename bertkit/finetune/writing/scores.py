@@ -13,7 +13,7 @@ _LONGEST_EDITED = 64
 _MOST_EDITS = 8
 """Edits of the same features that are remembered, the most frequent ones."""
 Edit = tuple[str, str, str, str]
-"""What stands before the common part in source and target, and what stands after it in both."""
+"""What precedes the common part in source and target, and what follows it in both."""
 
 
 def text_scores(gold: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:

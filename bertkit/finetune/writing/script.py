@@ -1,6 +1,6 @@
 """How a model reads a source and writes its target: the rows of training, and those with which writing begins.
 
-A row is [CLS] source [SEP] features [SEP] target. Where the encoder knows token types they tell source from target, and
+A row is [CLS] source [SEP] features [SEP] target. Where the encoder has token types they mark source and target, and
 both count their positions from the same place, so that copying looks straight across.
 
 Left to right, a token of the target sees the source and what came before it, and says which token comes next, in the

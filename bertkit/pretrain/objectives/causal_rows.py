@@ -1,4 +1,4 @@
-"""Rows that are read from left to right, each token told from those before it, among rows that are masked."""
+"""Rows that are read from left to right, each token predicted from those before it, among rows that are masked."""
 
 # T tokens, R rows, S sequences, M targets, D width
 
@@ -77,7 +77,7 @@ class CausalAndMaskedLM(MaskedLM):
         return summed_cross_entropy(hidden_MD, self.decoder_weight, self.head.decoder_bias, batch.target_ids[order])
 
     def masked_lm(self) -> MaskedLM:
-        """The same encoder and head, without what tells next tokens."""
+        """The same encoder and head, without the head for next tokens."""
         plain = MaskedLM(self.encoder)
         plain.head = self.head
         return plain

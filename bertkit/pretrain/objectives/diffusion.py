@@ -48,6 +48,6 @@ def diffusion(recipe: Recipe, data: PretrainingData) -> Objective:
     masked = masked_lm(recipe, data)
     return replace(
         masked,
-        summary=f"{masked.summary}, in the mean: each row has a rate of its own",
+        summary=f"{masked.summary}, on average: each row has its own rate",
         make_collator=lambda total_steps: RateOfEachRow(make_masking(recipe, data, total_steps)),
     )

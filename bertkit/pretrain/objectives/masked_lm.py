@@ -1,4 +1,4 @@
-"""Masked-language modeling: some tokens are hidden, and the model says what stood there."""
+"""Masked-language modeling: some tokens are hidden, and the model predicts them."""
 
 from typing import Any
 

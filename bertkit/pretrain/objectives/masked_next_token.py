@@ -34,7 +34,7 @@ def masked_next_token(recipe: Recipe, data: PretrainingData) -> Objective:
     mixed = causal_masked(recipe, data)
     return replace(
         mixed,
-        summary=f"{mixed.summary}; every token told one place before it",
+        summary=f"{mixed.summary}; every token predicted one position earlier",
         make_model=MaskedNextTokenLM,
         exported=lambda model: model.encoder,
     )

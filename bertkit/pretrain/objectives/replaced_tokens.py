@@ -100,7 +100,7 @@ class ReplacedTokenDetector(nn.Module):
         return torch.searchsorted(reached_MV, wanted_M1, right=True).squeeze(1)
 
     def target_logits(self, batch: Any) -> Tensor:
-        """(M,) the scores of the batch's targets, among its tokens as they stand."""
+        """(M,) the scores of the batch's targets, among its tokens as they are."""
         at, order = batch.target_index.sort()
         return self.head(self.encoder.encode(batch, at)).squeeze(1)[order.argsort()]
 
@@ -125,7 +125,7 @@ def replaced_token_detection(recipe: Recipe, data: PretrainingData) -> Objective
 
 
 def _scorer(recipe: Recipe, data: PretrainingData, rows: Rows) -> Scorer:
-    """How well held-out tokens, half of them replaced at random, are told from each other: the same for all models,
+    """How well held-out tokens, half of them replaced at random, are distinguished: the same for all models,
     where a generator that gets better would make it harder."""
     mask = replace(recipe.mask, rate=recipe.eval.mask_rate, final_rate=None, mask_share=0.0, random_share=0.5)
     collator = MaskingCollator.from_config(data.tokenizer, mask, seed=MASK_SEED, layout="packed")

@@ -81,7 +81,7 @@ def _row(record: dict[str, Any]) -> list[Any]:
 
 
 def _context(words: list[str], start: int, end: int) -> Html:
-    """The sentence with the suspect marked; only what stands around it, if the sentence is long."""
+    """The sentence with the suspect marked; only its surroundings, if the sentence is long."""
     first, last = max(0, start - _AROUND), min(len(words), end + _AROUND)
     before, here, after = (" ".join(map(printable, words[a:b])) for a, b in ((first, start), (start, end), (end, last)))
     return join(

@@ -69,7 +69,7 @@ class Mirror:
                 put_model(self._folder / EXPORT, f"{self._url}/{EXPORT}")
         except (ValueError, OSError) as error:
             raise BlockingIOError(
-                f"run.mirror: {error}; {self._folder} is complete, and the same command copies what the store lacks"
+                f"run.mirror: {error}; {self._folder} is complete, and the same command copies the missing files"
             ) from None
 
     def _copy_in_turn(self) -> None:

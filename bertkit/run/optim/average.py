@@ -1,4 +1,4 @@
-"""The mean of the weights over the last steps of a run. It lies beside the moments, so checkpoints hold it."""
+"""The mean of the weights over the last steps of a run. It is next to the moments, so checkpoints hold it."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from data_pipelines.table import Table
 from data_pipelines.text.lines import Line
 
 Fill = Callable[[Sequence[Line], Sentence], Iterator[str]]
-"""The lines of a sentence as they stand in their file, with the tags of the sentence in place of theirs."""
+"""The lines of a sentence as in their file, with the tags of the sentence instead of theirs."""
 
 
 class LabelFormat(NamedTuple):

@@ -1,4 +1,4 @@
-"""brat: spans in an .ann file, by their places in the .txt file beside it, of which every line is a sentence."""
+"""brat: spans in an .ann file, by their places in the .txt file next to it, of which every line is a sentence."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -48,7 +48,9 @@ def write_brat(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[
         text = sentence.text or ""
         for start, end, kind, _ in character_spans(sentence):
             if re.search(r"\s", kind):
-                raise ValueError(f"brat has no kinds with spaces, such as {kind!r}; write spans or doccano instead")
+                raise ValueError(
+                    f"brat does not allow spaces in a label, such as {kind!r}; write spans or doccano instead"
+                )
             number += 1
             yield f"T{number}\t{kind} {at + start} {at + end}\t{text[start:end]}\n"
         at += len(text) + 1
@@ -68,11 +70,11 @@ def _spans(lines: Iterable[Line], source: str) -> Iterator[_Span]:
 
 
 def _text_beside(source: str, spans: list[_Span], config: TaggedConfig) -> str:
-    """The text that the spans mark: they must say the words that stand there. A line break counts as it is written,
+    """The text that the spans mark: they must quote it exactly. A line break counts as it is written,
     two characters in a file of Windows, or as one."""
     path = Path(source.removesuffix(".gz")).with_suffix(".txt")
     if not path.is_file():
-        raise ValueError(f"{source} marks places in {path.name}, which is not beside it")
+        raise ValueError(f"{source} refers to {path.name}, which is not in the same folder")
     try:
         written = path.read_bytes().decode(config.encoding, config.errors)
     except UnicodeDecodeError as error:
@@ -88,7 +90,7 @@ def _text_beside(source: str, spans: list[_Span], config: TaggedConfig) -> str:
     there = written[span.start : span.end]
     raise ValueError(
         f"{source}:{span.line}: {path.name} has {there!r} from {span.start} to {span.end}, not {span.said!r}; "
-        "spans in pieces are not read: mark the whole"
+        "discontinuous spans are not supported"
     )
 
 

@@ -36,7 +36,7 @@ def _listed(lines: Iterable[Line], source: str) -> Iterator[Record]:
         number, counted = number + text.count("\n", counted, at), at
         if text[at : at + 1] == "]":
             if text[at + 1 :].strip():
-                raise ValueError(f"{source}:{number}: more stands after the end of the list")
+                raise ValueError(f"{source}:{number}: there is text after the end of the list")
             return
         value, at = _parsed(text, at, source, number)
         yield _object(value, f"{source}:{number}"), number
