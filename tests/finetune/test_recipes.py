@@ -58,7 +58,7 @@ def test_a_shipped_recipe_says_what_it_is_for_and_prints_itself(name, tmp_path):
     [
         (["data.train=nowhere.conll"], "there is no file 'nowhere.conll'"),
         (["data.train_share=0"], "data.train_share … (0, 1] … 0"),
-        (["run.seeds=[1,1]"], "run.seeds must be distinct"),
+        (["run.seeds=[1,1]"], "run.seeds … distinct"),
         (["optim.layer_decay=2"], "optim.layer_decay … (0, 1]"),
         (["data.tag_colum=3"], "'data.tag_colum' … 'data.tag_column'"),
         (["data.scheme=iob2", "data.tag_column=2"], "iob2"),
