@@ -58,8 +58,9 @@ class NewModel:
     architecture: str
 
     embeddings: Literal["random", "neighbors"] = "random"
-    """How token embeddings start: random, or from counts of neighbouring tokens in the corpus.
-    Counting takes seconds, which are part of train.minutes, and saves many steps."""
+    """How token embeddings start: random, or from counts of neighbouring tokens in the corpus. Counting takes seconds,
+    which are part of train.minutes, and saves many steps. With rotary positions two heads of the first block also start
+    by looking at the neighbours."""
 
     init = None
     old_domain = ()

@@ -66,6 +66,10 @@ class Encoder(nn.Module):
         """Initial values of a matrix of this encoder, or of a head on it, by its name."""
         return torch.empty(shape).normal_(std=self.config.initializer_range, generator=generator)
 
+    def look_beside(self, generator: torch.Generator) -> None:
+        """Let heads of the first block start by looking at the token before and the one after. A family whose positions
+        cannot say so leaves its heads as they are."""
+
     def attention_weights(
         self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> list[list[Tensor]]:

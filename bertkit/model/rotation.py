@@ -16,8 +16,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def of(cls, position_ids_T: Tensor, head_size: int, theta: float) -> "Rotation":
-        channel = torch.arange(0, head_size, 2, dtype=torch.float32, device=position_ids_T.device)
-        frequency = 1.0 / theta ** (channel / head_size)
+        frequency = _frequencies(head_size, theta, position_ids_T.device)
         angle = (position_ids_T.float()[:, None] * frequency)[:, None, None]
         return cls(angle.cos(), angle.sin())
 
@@ -25,11 +24,27 @@ class Rotation(NamedTuple):
         return Rotation(self.cos[index_M], self.sin[index_M])
 
 
+def looking_at(distance: int, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
+    """A query and a key, (E,) each. Turned to their positions, their product is 1 where the key lies `distance` places
+    after the query, and less elsewhere."""
+    frequency = _frequencies(head_size, theta)
+    # Fast planes tell neighbouring places apart.
+    size = (frequency / frequency.sum()).sqrt()
+    angle = frequency * distance
+    return torch.cat((size * angle.cos(), size * angle.sin())), torch.cat((size, torch.zeros_like(size)))
+
+
 def rotate(values_TnHE: Tensor, rotation: Rotation, count: int = 1) -> Tensor:
     """Turn the first `count` of n: channel i of the first half forms a plane with channel i of the second half."""
     if torch.compiler.is_compiling():
         return _formula(values_TnHE, rotation, count)
     return torch.ops.bertkit.rotate(values_TnHE, rotation.cos, rotation.sin, count)
+
+
+def _frequencies(head_size: int, theta: float, device: torch.device | None = None) -> Tensor:
+    """By how much each plane turns from one position to the next, (E/2,)."""
+    channel = torch.arange(0, head_size, 2, dtype=torch.float32, device=device)
+    return 1.0 / theta ** (channel / head_size)
 
 
 def _formula(values_TnHE: Tensor, rotation: Rotation, count: int) -> Tensor:

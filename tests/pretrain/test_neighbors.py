@@ -55,22 +55,43 @@ def started(config=None, rows=None) -> tuple[MaskedLM, MaskedLM]:
 
 def test_tokens_with_the_same_neighbours_start_alike_and_others_apart():
     for config in (ModernBertConfig(vocab_size=VOCABULARY, **SIZES), BertConfig(vocab_size=VOCABULARY, **SIZES)):
-        tokens = torch.nn.functional.normalize(started(config)[1].encoder.tokens.weight.detach(), dim=1)
+        before, after = (model.encoder.tokens.weight.detach() for model in started(config))
+        tokens = torch.nn.functional.normalize(after - (after - before)[1], dim=1)
         alike = tokens[10:20] @ tokens[10:20].T
         apart = tokens[10:20] @ tokens[20:30].T
         assert alike.min() > 0.9
         assert apart.abs().max() < 0.1
 
 
-def test_special_and_unseen_tokens_keep_their_embedding_and_the_bias_is_the_log_frequency():
+def test_special_and_unseen_tokens_get_only_what_all_have_in_common_and_the_bias_is_the_log_frequency():
     before, after = started()
     kept = [*range(5), 9, *range(30, 40)]
-    assert torch.equal(before.encoder.tokens.weight[kept], after.encoder.tokens.weight[kept])
+    common = (after.encoder.tokens.weight - before.encoder.tokens.weight)[kept]
+    torch.testing.assert_close(common, common[:1].expand_as(common))
+    assert common[0].norm() > 0
     counts = alternating().token_counts()
     bias = after.head.decoder_bias.detach()
     assert torch.allclose(bias.exp().sum(), torch.tensor(1.0))
     assert torch.allclose(bias[10] - bias[20], torch.tensor((counts[10] + 0.5) / (counts[20] + 0.5)).log().float())
     assert bias[1] < bias[10], "a special token is never a target, however often it occurs"
+
+
+def test_with_rotary_positions_two_heads_start_by_looking_at_the_token_before_and_after():
+    sizes = {**SIZES, "hidden_size": 128, "num_attention_heads": 4}
+    before, after = started(ModernBertConfig(vocab_size=VOCABULARY, **sizes))
+    generator = torch.Generator().manual_seed(0)
+    ids, mask = torch.randint(VOCABULARY, (1, 40), generator=generator), torch.ones(1, 40, dtype=torch.long)
+    looks = after.encoder.attention_weights(ids, mask)[0][0]
+    at_random = before.encoder.attention_weights(ids, mask)[0][0]
+    for head, distance in ((0, -1), (1, 1)):
+        assert looks[head].diagonal(distance).mean() > 0.5
+        assert at_random[head].diagonal(distance).mean() < 0.1
+
+
+def test_heads_of_a_family_that_learns_its_positions_start_as_they_were():
+    before, after = (model.state_dict() for model in started(BertConfig(vocab_size=VOCABULARY, **SIZES)))
+    changed = {name for name, tensor in before.items() if not torch.equal(tensor, after[name])}
+    assert changed == {"encoder.tokens.weight", "head.decoder_bias"}
 
 
 def test_the_tables_hold_the_association_of_every_pair_inside_a_sequence():
