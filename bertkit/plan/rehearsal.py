@@ -75,12 +75,14 @@ def rehearse(
     shape: Shape,
     setting: Setting,
     make_batch: Callable[[Shape], PackedBatch] | None = None,
+    lr_scale: Callable[[str], float] = lambda name: 1.0,
 ) -> Rehearsal:
     """Take one step of an outline of a model, whose parameters become fake, on batches of masked tokens or others."""
     make_batch = make_batch or fake_batch
     with fake_ranks(setting.num_gpus, setting.launch_file, setting.precision, setting.rank) as accelerator:
         fake_parameters(model, accelerator.device)
-        trainable = wrap(accelerator, model, partial(build_optimizers, config=optim), setting.compiled)
+        make_optimizers = partial(build_optimizers, config=optim, lr_scale=lr_scale)
+        trainable = wrap(accelerator, model, make_optimizers, setting.compiled)
         answer_messages(trainable.model)
         set_lr(trainable.optimizers, 1.0)
         _make_moments(trainable)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +9,8 @@ from gpu_step import DDP, FSDP, ONE, check, needs_fake_cuda, outline, recipe_of
 
 from bertkit.config.finetune import read_finetune_recipe
 from bertkit.config.recipe import shipped_recipes
-from bertkit.config.sections import OptimConfig
 from bertkit.evaluate import masked_loss
-from bertkit.finetune.model_with_loss import ModelWithLoss
+from bertkit.finetune.model_with_loss import ModelWithLoss, layer_lr_scale
 from bertkit.finetune.tasks import TASKS
 from bertkit.model.heads import HEADS
 from bertkit.plan.ranks import fake_parameters, fake_ranks
@@ -23,27 +21,39 @@ from bertkit.run.optim import build_optimizers
 from data_pipelines.masks.batch import PackedBatch
 
 pytestmark = needs_fake_cuda
-AUTO = "auto"
 SETTINGS = {"one": ONE, "ddp": DDP, "fsdp": FSDP}
 LABELS = ["O", "B-PER", "I-PER"]
+RECIPES = sorted(path.stem for path in (shipped_recipes()["bert-base"].parent / "finetune").glob("*.yaml"))
 CASES = [
-    *((task, "bert-base", "one") for task in TASKS),
-    *((task, "modernbert-base", "fsdp") for task in ("tagging", "classification", "rewrite")),
-    ("tagging", "bert-base", "ddp"),
+    *((name, "bert-bytes" if name == "inflection" else "bert-base", "one") for name in RECIPES),
+    *((name, "modernbert-base", "fsdp") for name in ("ner", "text-classification", "rewrite")),
+    ("ner", "bert-base", "ddp"),
 ]
+
+
+def test_every_task_has_a_recipe():
+    assert {finetune_recipe(name).task for name in RECIPES} == {*TASKS}
+    assert finetune_recipe("inflection").model.like == "bert-bytes"
+
+
+def finetune_recipe(name):
+    return read_finetune_recipe(name, ["data.train=none.tsv", "data.dev=none.tsv", "run.dir=none"])
 
 
 @pytest.mark.parametrize(("name", "encoder", "setting"), CASES)
 def test_fine_tuning_waits_once_and_multiplies_in_half_precision(name, encoder, setting):
     """By default: with dropout on attention, and without a word about precision."""
-    task, lengths = TASKS[name], (17, 40, 64, 5)
-    dropout = {"attention_probs_dropout_prob": 0.1} if encoder == "bert-base" else {"attention_dropout": 0.1}
+    recipe = finetune_recipe(name)
+    task, lengths = TASKS[recipe.task], (17, 40, 64, 5)
+    dropout = {"attention_dropout" if encoder == "modernbert-base" else "attention_probs_dropout_prob": 0.1}
     bare = outline(recipe_of(encoder), **dropout).encoder
     head = HEADS[task.head]
     model = ModelWithLoss(head(bare, LABELS) if head.takes_labels else head(bare), task)
     shape = Shape(lengths, len(lengths) if head.judges_sequences else 60)
-    setting = SETTINGS[setting]
-    step = rehearse(model, OptimConfig(), shape, setting._replace(precision=AUTO), partial(labeled_batch, task))
+    assert recipe.train.precision == "auto"
+    setting = SETTINGS[setting]._replace(precision="auto")
+    lr_scale = layer_lr_scale(model.model, recipe.optim.layer_decay)
+    step = rehearse(model, recipe.optim, shape, setting, partial(labeled_batch, task), lr_scale)
     check(step, setting, len(bare.layers))
 
 
@@ -79,8 +89,3 @@ def test_an_evaluation_waits_once_whatever_its_length(name, setting, monkeypatch
     assert not watch.mixed_products
     assert not watch.waits
     assert [direction for direction, _ in watch.copies].count("from the GPU") == 1
-
-
-def test_every_recipe_of_fine_tuning_takes_half_precision_where_it_can():
-    for path in sorted(Path(shipped_recipes()["bert-base"].parent, "finetune").glob("*.yaml")):
-        assert read_finetune_recipe(path.stem, ["data.train=none.conll"]).train.precision == "auto"

@@ -23,7 +23,7 @@ ONE = Setting()
 DDP, DDP_64, FSDP, FSDP_64 = (
     Setting(num_gpus, LAUNCH_FILES / f"{name}.yaml") for name in ("ddp", "fsdp") for num_gpus in (8, 64)
 )
-TWO_NODES = Setting(16, LAUNCH_FILES / "two-nodes.yaml", rank=9)
+TWO_NODES, EIGHT_NODES = (Setting(num_gpus, LAUNCH_FILES / "two-nodes.yaml", rank=9) for num_gpus in (16, 64))
 NEW_MODELS = [
     name for name in shipped_recipes() if recipe_values(name, [], "pretrain")["model"]["architecture"] != "imported"
 ]
@@ -54,7 +54,7 @@ def check(step: Rehearsal, setting: Setting, num_layers: int | None = None) -> N
     """The laws of a step on any number of GPUs."""
     watch = step.watch
     assert not watch.mixed_products
-    assert set(watch.operations_by_dtype()) == {"bfloat16" if setting.precision == "bf16" else "float32"}
+    assert set(watch.operations_by_dtype()) == {"float32" if setting.precision == "fp32" else "bfloat16"}
     assert sum(watch.waits.values()) == 1, watch.waits
     assert not watch.copies
     assert not watch.unordered, "run.deterministic would raise"
