@@ -125,6 +125,22 @@ def test_a_sum_in_any_order_is_seen():
             check(step_of(recipe, ONE, model), ONE)
 
 
+def test_a_weight_in_float32_is_seen():
+    """A real GPU would refuse to multiply it by half precision; fake tensors do it without a word."""
+
+    def widened(values):
+        with torch.autocast("cuda", enabled=False):
+            return values @ torch.empty(values.shape[-1], values.shape[-1], device="cuda")
+
+    recipe = recipe_of("bert-base")
+    model = outline(recipe)
+    model.encoder.layers[0].activation = widened
+    step = step_of(recipe, ONE, model)
+    assert step.watch.mixed_products
+    with pytest.raises(AssertionError):
+        check(step, ONE)
+
+
 def test_a_product_in_float32_is_seen(monkeypatch):
     plain = heads.summed_cross_entropy
     monkeypatch.setattr(heads, "summed_cross_entropy", lambda hidden, *rest: _without_autocast(plain, hidden, *rest))
