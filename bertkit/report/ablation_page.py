@@ -5,8 +5,8 @@ from typing import Any
 
 from bertkit.pretrain.ablate import Ablation
 from bertkit.report.curves import LEARNING, chart_data, figures
-from bertkit.report.markup import Html, join, table, tag
-from bertkit.report.page import document, section, write_page
+from bertkit.report.markup import Html, table, tag
+from bertkit.report.page import report, section, write_page
 from bertkit.report.runs import read_runs
 from bertkit.terminal import printable
 
@@ -14,17 +14,13 @@ from bertkit.terminal import printable
 def write_ablation_page(ablation: Ablation, facts: dict[str, Any], path: Path) -> Path:
     folders = [Path(recipe.run.dir) for recipe in ablation.recipes.values()]
     runs = read_runs([folder for folder in folders if (folder / "metrics.jsonl").is_file()])
-    body = join(
-        tag(
-            "header",
-            tag("p", "bertkit ablate", class_="kicker"),
-            tag("h1", f"{len(ablation.arms)} arms, {facts['num_seeds']} seeds"),
-            tag("p", f"Each with {', '.join(facts['budget'])}."),
-        ),
-        tag("main", _arms(facts), section("Curves", figures(LEARNING, runs), id="curves"), id="content"),
-        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
+    heading = f"{len(ablation.arms)} arms, {facts['num_seeds']} seeds"
+    lead = [tag("p", f"Each with {', '.join(facts['budget'])}.")]
+    sections = [_arms(facts), section("Curves", figures(LEARNING, runs), id="curves")]
+    data = chart_data(LEARNING, runs)
+    write_page(
+        path, report("ablate", heading, lead, sections, title="bertkit ablate", data=data, scripts=["charts.js"])
     )
-    write_page(path, document("bertkit ablate", body, chart_data(LEARNING, runs), ["charts.js"]))
     return path
 
 

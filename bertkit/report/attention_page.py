@@ -6,8 +6,8 @@ from typing import Any
 
 from bertkit.report.attention import Attention, attention_of
 from bertkit.report.curves import figure, written
-from bertkit.report.markup import Html, join, table, tag
-from bertkit.report.page import document, section, write_page
+from bertkit.report.markup import Html, table, tag
+from bertkit.report.page import report, section, write_page
 
 # N layers, H heads, T tokens
 
@@ -26,22 +26,16 @@ def write_attention_page(model_folder: str, text: str, out: Path) -> Path:
 
 def attention_page(found: Attention) -> str:
     num_layers, num_heads = found.weights_NHTT.shape[:2]
-    body = join(
-        tag(
-            "header",
-            tag("p", "bertkit attention", class_="kicker"),
-            tag("h1", "Where the heads look"),
-            tag("p", tag("q", found.text), class_="read"),
-            tag(
-                "p",
-                f"{found.model}: {num_layers} layers of {num_heads} heads, {len(found.words)} tokens.",
-                class_="about",
-            ),
-        ),
-        tag("main", tag("div", _heads(found), _enlarged(), class_="beside"), _layers(found), id="content"),
-        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
+    about = f"{found.model}: {num_layers} layers of {num_heads} heads, {len(found.words)} tokens."
+    return report(
+        "attention",
+        "Where the heads look",
+        [tag("p", tag("q", found.text), class_="read"), tag("p", about, class_="about")],
+        [tag("div", _heads(found), _enlarged(), class_="beside"), _layers(found)],
+        title=f"{found.text[:60]} – bertkit attention",
+        data=_data(found),
+        scripts=["charts.js", "attention.js"],
     )
-    return document(f"{found.text[:60]} – bertkit attention", body, _data(found), ["charts.js", "attention.js"])
 
 
 def _heads(found: Attention) -> Html:

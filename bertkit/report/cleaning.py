@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from bertkit.report.markup import Html, bar, join, table, tag, tiles
-from bertkit.report.page import document, section, write_page
+from bertkit.report.markup import Html, bar, table, tag, tiles
+from bertkit.report.page import report, section, write_page
 from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.decision import REASONS
@@ -14,15 +14,8 @@ from data_pipelines.clean.rules import RULES
 def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
     config = CleanConfig(**facts["identity"]["clean"])
     name = ", ".join(facts["identity"]["corpus"]["corpus"])
-    header = tag(
-        "header",
-        tag("p", "bertkit clean", class_="kicker"),
-        tag("h1", f"{facts['kept_documents']:,} of {facts['documents']:,} documents stay"),
-        tag("p", printable(name)),
-        _tiles(facts),
-    )
-    main = tag(
-        "main",
+    heading = f"{facts['kept_documents']:,} of {facts['documents']:,} documents stay"
+    sections = [
         section("What went, and why", _reasons(facts), id="reasons"),
         section("Languages", _languages(facts, config), id="languages") if facts["languages"] else None,
         section("Examples", *_examples(facts), id="examples"),
@@ -36,10 +29,9 @@ def write_cleaning_page(path: Path, facts: dict[str, Any]) -> None:
             ),
             id="rules",
         ),
-        id="content",
-    )
-    footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
-    write_page(path, document(f"{name} – bertkit clean", join(header, main, footer), {}, []))
+    ]
+    lead = [tag("p", printable(name)), _tiles(facts)]
+    write_page(path, report("clean", heading, lead, sections, title=f"{name} – bertkit clean"))
 
 
 def _tiles(facts: dict[str, Any]) -> Html:

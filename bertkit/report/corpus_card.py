@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.report.markup import Html, bar, join, table, tag, tiles
-from bertkit.report.page import document, section, write_page
+from bertkit.report.page import report, section, write_page
 from bertkit.terminal import printable
 from data_pipelines.clean.card import Card, length_ranges
 
@@ -25,17 +25,8 @@ def write_corpus_page(path: Path, name: str, card: Card, tokenizer: dict[str, An
     ]
     if tokenizer is not None:
         sections.insert(0, section("The tokenizer", _tokenizer(tokenizer), id="tokenizer"))
-    body = join(
-        tag(
-            "header",
-            tag("p", "bertkit corpus", class_="kicker"),
-            tag("h1", printable(name)),
-            _tiles(card, tokenizer),
-        ),
-        tag("main", sections, id="content"),
-        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
-    )
-    write_page(path, document(f"{name} – bertkit corpus", body, {}, []))
+    title = f"{name} – bertkit corpus"
+    write_page(path, report("corpus", printable(name), [_tiles(card, tokenizer)], sections, title=title))
 
 
 def _tiles(card: Card, tokenizer: dict[str, Any] | None) -> Html:

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.evaluate.judge import CHANCE, Judgment, above_chance, below_chance
-from bertkit.report.markup import Html, bar, join, table, tag
-from bertkit.report.page import document, section, write_page
+from bertkit.report.markup import Html, bar, table, tag
+from bertkit.report.page import report, section, write_page
 from bertkit.terminal import printable
 
 _MISTAKES = 20
@@ -13,18 +13,10 @@ _MISTAKES = 20
 
 def write_judge_page(judgment: Judgment, path: Path) -> None:
     facts = judgment.facts
-    header = tag(
-        "header",
-        tag("p", "bertkit judge", class_="kicker"),
-        tag("h1", f"{facts['accuracy']:.1%} of {facts['num_pairs']:,} minimal pairs"),
-        tag("p", f"{printable(facts['model'])}, {facts['method']}; {_interval(facts)}; chance is {CHANCE:.0%}."),
-    )
-    body = join(
-        header,
-        tag("main", _accuracy(facts), _mistakes(judgment), id="content"),
-        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
-    )
-    write_page(path, document(f"{facts['model']} – bertkit judge", body, {}, []))
+    heading = f"{facts['accuracy']:.1%} of {facts['num_pairs']:,} minimal pairs"
+    about = f"{printable(facts['model'])}, {facts['method']}; {_interval(facts)}; chance is {CHANCE:.0%}."
+    sections, title = [_accuracy(facts), _mistakes(judgment)], f"{facts['model']} – bertkit judge"
+    write_page(path, report("judge", heading, [tag("p", about)], sections, title=title))
 
 
 def _accuracy(facts: dict[str, Any]) -> Html:

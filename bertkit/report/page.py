@@ -12,7 +12,26 @@ from bertkit.report.markup import Html, join, tag
 from data_pipelines.durable import finite, refuse_foreign, replace_file
 
 
-def document(title: str, body: Html, data: Any, scripts: list[str], programs: Sequence[str] = ()) -> str:
+def report(
+    verb: str,
+    heading: str,
+    lead: Sequence[Html],
+    sections: Any,
+    *,
+    title: str,
+    data: Any = None,
+    scripts: Sequence[str] = (),
+) -> str:
+    """A page of `bertkit VERB`: a heading with what belongs below it, then its sections."""
+    body = join(
+        tag("header", tag("p", f"bertkit {verb}", class_="kicker"), tag("h1", heading), list(lead)),
+        tag("main", sections, id="content"),
+        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
+    )
+    return document(title, body, {} if data is None else data, scripts)
+
+
+def document(title: str, body: Html, data: Any, scripts: Sequence[str], programs: Sequence[str] = ()) -> str:
     """The page, with scripts of this room, or programs of another. Its policy names style and scripts by their hashes:
     nothing else can run or be fetched, not even if text of a corpus found a way around the escaping."""
     style = _asset("page.css")

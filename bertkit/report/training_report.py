@@ -16,7 +16,7 @@ from bertkit.report.curves import (
     written,
 )
 from bertkit.report.markup import Html, absent, join, swatch, table, tag, tiles
-from bertkit.report.page import document, section, write_page
+from bertkit.report.page import report, section, write_page
 from bertkit.report.pretraining import buckets, masks, samples
 from bertkit.report.probe import probe
 from bertkit.report.runs import Run, number, read_runs
@@ -43,32 +43,22 @@ def training_report(runs: list[Run]) -> str:
         index: probe(runs[index].folder, num_samples=6 if len(runs) == 1 else 3)
         for index in by_task(runs).get("pretraining", [])
     }
-    body = join(
-        tag(
-            "header",
-            tag("p", "bertkit report", class_="kicker"),
-            tag("h1", runs[0].name if len(runs) == 1 else f"{len(runs)} runs side by side"),
-            _glance(runs),
-        ),
-        tag(
-            "main",
-            _notes(runs),
-            _scores(runs),
-            _controls(runs, data),
-            _learning(runs),
-            _taggers(runs),
-            _charts("Optimization", figures(OPTIMIZATION, runs), "optimization"),
-            _charts("Speed", figures(SPEED, runs), "speed"),
-            buckets(runs),
-            samples(runs, probes),
-            masks(runs, probes),
-            _advice(runs),
-            _recipes(runs),
-            id="content",
-        ),
-        tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing.")),
-    )
-    return document(f"{names} – bertkit report", body, data, ["charts.js"])
+    sections = [
+        _notes(runs),
+        _scores(runs),
+        _controls(runs, data),
+        _learning(runs),
+        _taggers(runs),
+        _charts("Optimization", figures(OPTIMIZATION, runs), "optimization"),
+        _charts("Speed", figures(SPEED, runs), "speed"),
+        buckets(runs),
+        samples(runs, probes),
+        masks(runs, probes),
+        _advice(runs),
+        _recipes(runs),
+    ]
+    heading, title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs side by side", f"{names} – bertkit report"
+    return report("report", heading, [_glance(runs)], sections, title=title, data=data, scripts=["charts.js"])
 
 
 def _glance(runs: list[Run]) -> Html:

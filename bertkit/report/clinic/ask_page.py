@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.report.markup import Html, join, tag
-from bertkit.report.page import document, section, write_page
+from bertkit.report.page import report, section, write_page
 from bertkit.terminal import printable
 
 _SURE = 0.9
@@ -13,25 +13,12 @@ _SURE = 0.9
 
 
 def write_ask_page(path: Path, chosen: Sequence[Any], model: str, examples: str) -> None:
-    header = tag(
-        "header",
-        tag("p", "bertkit tag --ask", class_="kicker"),
-        tag("h1", f"{len(chosen):,} {examples} worth labelling next"),
-        tag("p", f"As {printable(model)} tags them: it is least sure of these, and no two of them are alike."),
-    )
+    heading = f"{len(chosen):,} {examples} worth labelling next"
+    lead = [tag("p", f"As {printable(model)} tags them: it is least sure of these, and no two of them are alike.")]
     about = f"Marked is what the model gives less than {_SURE:.0%}, with its confidence; the {examples} come by worth."
-    main = tag(
-        "main",
-        section(
-            "In this order",
-            tag("p", about, class_="about"),
-            tag("ol", [tag("li", _sentence(answer)) for answer in chosen], class_="sentences"),
-            id="sentences",
-        ),
-        id="content",
-    )
-    footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
-    write_page(path, document("Worth labelling next – bertkit", join(header, main, footer), {}, []))
+    sentences = tag("ol", [tag("li", _sentence(answer)) for answer in chosen], class_="sentences")
+    listed = section("In this order", tag("p", about, class_="about"), sentences, id="sentences")
+    write_page(path, report("tag --ask", heading, lead, listed, title="Worth labelling next – bertkit"))
 
 
 def _sentence(answer: Any) -> Html:

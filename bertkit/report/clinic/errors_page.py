@@ -6,7 +6,7 @@ from typing import Any
 
 from bertkit.finetune.clinic.suspects import TIMES
 from bertkit.report.markup import Html, join, table, tag
-from bertkit.report.page import document, section, write_page
+from bertkit.report.page import report, section, write_page
 from bertkit.terminal import printable
 
 _MOST = 500
@@ -19,17 +19,11 @@ def write_errors_page(path: Path, found: dict[str, Any], sources: Sequence[str])
     title = ", ".join(
         f"{counts['likely_wrong']:,} of {counts['labels']:,} {unit}s" for unit, counts in found["units"].items()
     )
-    header = tag(
-        "header",
-        tag("p", "bertkit finetune --find-errors", class_="kicker"),
-        tag("h1", f"{title or 'No labels'} likely labeled wrong"),
-        tag("p", f"{printable(', '.join(sources))}; {found['folds']} folds."),
-        tag("p", _ABOUT, class_="about"),
-    )
+    heading = f"{title or 'No labels'} likely labeled wrong"
+    about = tag("p", f"{printable(', '.join(sources))}; {found['folds']} folds.")
     units = [_unit(unit, [record for record in found["suspects"] if record["unit"] == unit]) for unit in found["units"]]
-    main = tag("main", units, _confusions(found["confusions"]), id="content")
-    footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
-    write_page(path, document("Labels likely wrong – bertkit", join(header, main, footer), {}, []))
+    sections, lead = [*units, _confusions(found["confusions"])], [about, tag("p", _ABOUT, class_="about")]
+    write_page(path, report("finetune --find-errors", heading, lead, sections, title="Labels likely wrong – bertkit"))
 
 
 _ABOUT = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bertkit.finetune.writing.explained import Explained
 from bertkit.report.markup import Html, join, tag
-from bertkit.report.page import document, section, write_page
+from bertkit.report.page import report, section, write_page
 from bertkit.terminal import printable
 
 MOST = 30
@@ -17,15 +17,9 @@ _INK = "#1f5fa8"
 def write_write_page(path: Path, shown: Iterable[tuple[str, Explained]], model: str) -> None:
     """Each text with what it was made of, the sources in their order."""
     parts = [_text(source, explained, number) for number, (source, explained) in enumerate(shown, start=1)]
-    header = tag(
-        "header",
-        tag("p", "bertkit write", class_="kicker"),
-        tag("h1", f"How {printable(model)} wrote {len(parts)} texts"),
-        tag("p", "The darker a token, the surer it was when it was chosen; struck out is what was masked again."),
-    )
-    footer = tag("footer", tag("p", "Written by bertkit. The page holds all its data and loads nothing."))
-    main = tag("main", parts, id="content")
-    write_page(path, document("Rewritten texts – bertkit", join(header, main, footer), {}, []))
+    heading = f"How {printable(model)} wrote {len(parts)} texts"
+    about = "The darker a token, the surer it was when it was chosen; struck out is what was masked again."
+    write_page(path, report("write", heading, [tag("p", about)], parts, title="Rewritten texts – bertkit"))
 
 
 def _text(source: str, explained: Explained, number: int) -> Html:
