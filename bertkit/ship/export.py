@@ -61,11 +61,11 @@ def write_around(model: Model, source: Path, folder: Path) -> None:
 
 def add_to_card(card: Path, passed: Passed, gate: Gate) -> None:
     """Say what int8 costs."""
-    kept = f" In float32 stay: {', '.join(f'`{name}`' for name in passed.kept)}." if passed.kept else ""
+    kept = f", but for {', '.join(f'`{name}`' for name in passed.kept)}" if passed.kept else ""
     lines = [
         "## int8",
         "",
-        f"`{QUANTIZED}` computes in int8. Measured on {Path(gate.check).name}:{kept}",
+        f"`{QUANTIZED}` computes in int8{kept}. Measured on {Path(gate.check).name}:",
         "",
         f"| weights | {passed.score} |",
         "| --- | ---: |",

@@ -26,6 +26,8 @@ _LOOKED_AT = 32
 """Rows on which layers are compared: enough to rank them."""
 _DOCUMENTS, _LONGEST = 200, 128
 """Of a text that an encoder without a head is measured on: how many documents, and how many tokens of each."""
+_TOLD = 10
+"""Labels that a message names."""
 _MOST_KEPT = 0.5
 """Share of the weights that may stay in float32; with more, int8 is not worth its loss."""
 
@@ -91,6 +93,11 @@ def _labeled_score(folder: Path, backend: str, gate: Gate) -> Scored:
     tagger = Tagger.load(folder, backend=backend)
     found = score_labeled(tagger, [gate.check], tagger.reading.of_source(gate.check).config, worst=0)
     points = 100 * found[found["score"]]
+    if backend == "onnx" and points == 0:
+        raise ValueError(
+            f"--check {gate.check}: the model in float32 has 0.00 {found['score']} there, so no loss could be seen; "
+            f"name a file with its labels: {', '.join(tagger.labels[:_TOLD])}{', ...' * (len(tagger.labels) > _TOLD)}"
+        )
     return Scored(found["score"], points, f"{points:.2f}")
 
 

@@ -170,6 +170,16 @@ def test_without_labels_text_decides(kind, tmp_path, capsys):
     assert not (tmp_path / "bad").exists()
 
 
+def test_a_file_on_which_float32_scores_nothing_cannot_show_a_loss(tmp_path, capsys):
+    folder = save_tagger(tmp_path / "tagger", TINY)
+    (tmp_path / "other.conll").write_text("Anna\tB-CITY\npaints\tO\n", encoding="utf-8")
+    assert export(folder, tmp_path / "out", "--int8", "--check", str(tmp_path / "other.conll")) == 2
+    said = capsys.readouterr().err
+    assert "other.conll" in said
+    assert "B-PER" in said
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_layers_that_hurt_most_stay_in_float32_and_are_named(gold, tmp_path, capsys):
     folder = save_tagger(tmp_path / "tagger", TINY_MODERN)
     damage(folder, slice(1, 2))

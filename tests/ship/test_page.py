@@ -65,7 +65,8 @@ def test_the_page_gives_the_tags_of_the_command_on_100_sentences(browser, tmp_pa
 def test_in_int8_it_gives_the_tags_of_the_graph_in_int8(browser, tmp_path):
     folder = save_tagger(tmp_path / "tagger", TINY)
     sentences = generated_sentences(100, seed=2)
-    lines = [f"{word}\tO\n" for word in sentences[0].split()]
+    answer = bertkit.Tagger.load(folder).tag(sentences[0].split())
+    lines = [f"{word}\t{tag}\n" for word, tag in zip(answer.words, answer.tags, strict=True)]
     (tmp_path / "check.conll").write_text("".join(lines), encoding="utf-8")
     gate = Gate(str(tmp_path / "check.conll"), max_loss=99)
     export_onnx(folder, tmp_path / "onnx", gate)
