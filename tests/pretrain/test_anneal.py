@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from dying_steps import dies_before, newest_hashes
 from grammar import write_corpus
 
 from bertkit.cli import main
 from bertkit.pretrain.anneal import branch
-from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
 from bertkit.run.optim.average import average_weights, averaged
 
@@ -23,10 +23,6 @@ SMALL = [
     *("train.global_batch=8", "train.micro_batch=8", "run.log_every=1", "run.num_workers=0", "eval.every=5"),
     *("eval.max_rows=20", "run.save_every=2", "run.keep=50"),
 ]
-
-
-class Died(BaseException):
-    """Ends a run as a kill would."""
 
 
 @pytest.fixture(scope="module")
@@ -47,30 +43,15 @@ def long(places, tmp_path_factory) -> Path:
     return pretrain(places, folder, "train.steps=20", "optim.warmup=0.2", "optim.decay=0.25")
 
 
-def final_state(folder: Path) -> tuple[int, dict[str, str]]:
-    step, path = checkpoints(folder / "checkpoints")[-1]
-    files = json.loads((path / "manifest.json").read_bytes())["files"]
-    return step, {name: files[name]["sha256"] for name in ("model.safetensors", "optimizer.safetensors")}
-
-
-def test_a_branch_ends_in_the_bits_of_a_run_of_its_length_also_when_it_was_killed(long, places, tmp_path, monkeypatch):
-    before = final_state(long)
+def test_a_branch_ends_in_the_bits_of_a_run_of_its_length_also_when_it_was_killed(long, places, tmp_path):
+    before = newest_hashes(long)
     command = ["anneal", str(long), "--from", "8", "--steps", "4", "--out", str(tmp_path / "branch")]
-    real = loop.train_step
-
-    def dying(*args, **options):
-        if options["step"] == 11:
-            raise Died
-        return real(*args, **options)
-
-    monkeypatch.setattr(loop, "train_step", dying)
-    with pytest.raises(Died):
+    with dies_before(11):
         main(command)
-    monkeypatch.setattr(loop, "train_step", real)
     assert main(command) == 0
     dedicated = pretrain(places, tmp_path / "dedicated", "train.steps=12", "optim.warmup_steps=4", "optim.decay=0.3334")
-    assert final_state(tmp_path / "branch") == final_state(dedicated)
-    assert final_state(tmp_path / "branch")[0] == 12
+    assert newest_hashes(tmp_path / "branch") == newest_hashes(dedicated)
+    assert newest_hashes(tmp_path / "branch")[0] == 12
     assert (tmp_path / "branch" / "export" / "model.safetensors").read_bytes() == (
         dedicated / "export" / "model.safetensors"
     ).read_bytes()
@@ -78,7 +59,7 @@ def test_a_branch_ends_in_the_bits_of_a_run_of_its_length_also_when_it_was_kille
     assert facts["annealed_from"] == {"run": "long", "step": 8}
     lines = [json.loads(line) for line in (tmp_path / "branch" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
-    assert final_state(long) == before
+    assert newest_hashes(long) == before
 
 
 def test_minutes_are_steps_at_the_speed_of_the_run_and_the_newest_full_rate_is_the_default(long):
@@ -120,7 +101,7 @@ def test_another_folder_is_not_overwritten(long, tmp_path, capsys):
     assert str(tmp_path) in capsys.readouterr().err
 
 
-def test_the_mean_of_the_last_weights_is_exported_and_resumes_in_the_same_bits(places, tmp_path, monkeypatch):
+def test_the_mean_of_the_last_weights_is_exported_and_resumes_in_the_same_bits(places, tmp_path):
     changes = ("train.steps=8", "train.average=0.5", "run.save_every=1", "optim.name=adamw")
     whole = pretrain(places, tmp_path / "whole", *changes)
     states = [safetensors.torch.load_file(path / "model.safetensors") for _, path in checkpoints(whole / "checkpoints")]
@@ -138,19 +119,10 @@ def test_the_mean_of_the_last_weights_is_exported_and_resumes_in_the_same_bits(p
     ]
     assert losses[0] != losses[1]
 
-    real = loop.train_step
-
-    def dying(*args, **options):
-        if options["step"] == 6:
-            raise Died
-        return real(*args, **options)
-
-    monkeypatch.setattr(loop, "train_step", dying)
-    with pytest.raises(Died):
+    with dies_before(6):
         pretrain(places, tmp_path / "run", *changes)
-    monkeypatch.setattr(loop, "train_step", real)
     pretrain(places, tmp_path / "run", *changes)
-    assert final_state(tmp_path / "run") == final_state(whole)
+    assert newest_hashes(tmp_path / "run") == newest_hashes(whole)
     assert (tmp_path / "run" / "export" / "model.safetensors").read_bytes() == (
         whole / "export" / "model.safetensors"
     ).read_bytes()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dying_steps import dies_before, newest_hashes
 from grammar import write_corpus
 
 from bertkit import load
@@ -16,8 +17,6 @@ from bertkit.pretrain.objectives.causal_first import causal_first
 from bertkit.pretrain.objectives.causal_masked import causal_masked
 from bertkit.pretrain.start_model import build_model
 from bertkit.pretrain.train import pretrain
-from bertkit.run import loop
-from bertkit.run.checkpoint import checkpoints
 from data_pipelines.masks.loader import load_steps
 from data_pipelines.masks.plan import Plan
 
@@ -35,10 +34,6 @@ SMALL = [
 ]
 every_objective = pytest.mark.parametrize("name", sorted(OBJECTIVES))
 every_family = pytest.mark.parametrize("family", ["bert-mini", "modernbert-mini"])
-
-
-class Died(BaseException):
-    """Ends a run as a kill would."""
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +90,10 @@ def test_an_outline_knows_the_weights_of_the_model(name, places, tmp_path):
 
 
 @every_objective
-def test_a_run_is_scored_exported_and_resumes_in_the_same_bits(name, places, tmp_path, monkeypatch):
+def test_a_run_is_scored_exported_and_resumes_in_the_same_bits(name, places, tmp_path):
     assert pretrain(recipe_of(places, name, tmp_path / "whole")) == 0
-    real = loop.train_step
-
-    def dying(*args, **options):
-        if options["step"] == 5:
-            raise Died
-        return real(*args, **options)
-
-    monkeypatch.setattr(loop, "train_step", dying)
-    with pytest.raises(Died):
+    with dies_before(5):
         pretrain(recipe_of(places, name, tmp_path / "run"))
-    monkeypatch.setattr(loop, "train_step", real)
     assert pretrain(recipe_of(places, name, tmp_path / "run", "modernbert-mini", "run.num_workers=1")) == 0
     assert final_state(tmp_path / "run") == final_state(tmp_path / "whole")
     scored = [line["loss"] for line in records(tmp_path / "run") if line["kind"] == "eval"]
@@ -127,10 +113,9 @@ def test_the_first_steps_or_some_rows_of_every_step_are_causal(places, tmp_path)
 
 
 def final_state(folder: Path) -> dict[str, str]:
-    step, path = checkpoints(folder / "checkpoints")[-1]
+    step, hashes = newest_hashes(folder)
     assert step == STEPS
-    files = json.loads((path / "manifest.json").read_bytes())["files"]
-    return {name: files[name]["sha256"] for name in ("model.safetensors", "optimizer.safetensors")}
+    return hashes
 
 
 def records(folder: Path) -> list[dict]:

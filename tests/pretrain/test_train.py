@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dying_steps import dies_before, newest_hashes
 from grammar import write_corpus
 from telling import tells
 
@@ -16,7 +17,6 @@ from bertkit.model.initialization import fill
 from bertkit.pretrain import budget, train
 from bertkit.pretrain.checks import check_pretraining
 from bertkit.pretrain.train import pretrain
-from bertkit.run import loop
 from bertkit.run.checkpoint import checkpoints
 from bertkit.run.ranks import wrap
 
@@ -47,10 +47,6 @@ SMALL = [
 ]
 
 
-class Died(BaseException):
-    """Ends a run as a kill would: no handler of the product catches it."""
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus") / "text.txt", count=60)
@@ -75,25 +71,15 @@ def run(corpus: Path, folder: Path, *changes: str) -> int:
 
 def run_until(step: int, corpus: Path, folder: Path, *changes: str) -> None:
     """A run that dies when it is about to compute this step."""
-
-    def dying(*args, **options):
-        if options["step"] == step:
-            raise Died
-        return real(*args, **options)
-
-    real = loop.train_step
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "train_step", dying)
-        with pytest.raises(Died):
-            run(corpus, folder, *changes)
+    with dies_before(step):
+        run(corpus, folder, *changes)
 
 
 def final_state(folder: Path, steps: int = STEPS) -> dict[str, str]:
     """The hashes of the final weights and moments."""
-    step, path = checkpoints(folder / "checkpoints")[-1]
+    step, hashes = newest_hashes(folder)
     assert step == steps
-    files = json.loads((path / "manifest.json").read_bytes())["files"]
-    return {name: files[name]["sha256"] for name in ("model.safetensors", "optimizer.safetensors")}
+    return hashes
 
 
 def records(folder: Path, kind: str) -> list[dict]:
