@@ -228,7 +228,9 @@ def _told(error: OSError) -> str:
 
 def _exit_code(error: Exception) -> int:
     """What a supervisor may do about it: 75 is to try again later, 1 to look at the machine, 2 at what was asked."""
-    if isinstance(error, BlockingIOError) or getattr(error, "errno", None) == errno.EADDRINUSE:
+    from data_pipelines.text.stores import StoreFails
+
+    if isinstance(error, (BlockingIOError, StoreFails)) or getattr(error, "errno", None) == errno.EADDRINUSE:
         return os.EX_TEMPFAIL
     # An OSError without a number is one of ours: what the machine could not do during the work.
     machine = type(error) is OSError and error.errno in (None, *_FAILURES)

@@ -20,7 +20,7 @@ from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import read_manifest
 from data_pipelines.table import nearest
 from data_pipelines.text.config import CorpusConfig
-from data_pipelines.text.stores import is_url
+from data_pipelines.text.stores import StoreFails, is_url
 from data_pipelines.vocab.config import TokenizerConfig
 
 _PACKAGE = Path(__file__).parent.parent
@@ -244,6 +244,8 @@ def _made_with(folder: str) -> dict[str, Any]:
         identity = read_manifest(folder)["identity"]
         number, of = identity["part"]
         made_with = {**identity["corpus"], **identity["prepare"]}
+    except StoreFails:
+        raise
     except ValueError as error:
         raise ValueError(f"data.prepared: {error}") from None
     except (KeyError, TypeError):

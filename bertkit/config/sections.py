@@ -215,4 +215,4 @@ class RunConfig:
 def check_run_dir(folder: str, remedy: str = "") -> None:
     """Refuse a URL, of which a folder called s3: would be made."""
     if is_url(folder):
-        raise ValueError(f"run.dir must be a folder on this disk, got {folder}{remedy}")
+        raise ValueError(f"dir must be a folder on this disk, got {folder}{remedy}")

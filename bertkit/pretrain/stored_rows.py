@@ -34,9 +34,10 @@ def order_note(rows: Rows, data: DataSection) -> str | None:
     """What to know of rows that come from a store while they are trained on."""
     if rows.origin is None or not data.mix_shards:
         return None
+    num_shards = len(rows.rows_of_shards)
     return (
-        f"the {len(rows.rows_of_shards)} shards of {data.prepared} are fetched while training, and rows of "
-        f"{data.mix_shards} at a time are mixed; data.mix_shards=0 mixes all, and fetches all first"
+        f"the {num_shards} shards of {data.prepared} are fetched while training, and rows of "
+        f"{min(data.mix_shards, num_shards)} at a time are mixed; data.mix_shards=0 mixes all, and fetches all first"
     )
 
 

@@ -29,6 +29,10 @@ _NEEDS = {"hdfs": "; hdfs:// needs Java and Hadoop's libhdfs.so here: set JAVA_H
 T = TypeVar("T")
 
 
+class StoreFails(ValueError):
+    """A store that goes on failing, and may answer later."""
+
+
 @dataclass(frozen=True)
 class StoredFile:
     """One file of a store; it has a name and a suffix as a path has them, and is written as its URL."""
@@ -110,16 +114,14 @@ def ask(url: str, question: Callable[[], T]) -> T:
             _refuse_for_good(url, error)
             if wait is None:
                 tries, remedy = len(WAITS) + 1, "check the URL and the network, or run again later"
-                raise ValueError(f"{url}: failed {tries} times ({_words(error)}); {remedy}") from None
+                raise StoreFails(f"{url}: failed {tries} times ({_words(_cause(url, error))}); {remedy}") from None
             time.sleep(wait)
     raise AssertionError("the last try returns or raises")
 
 
 def _refuse_for_good(url: str, error: Exception) -> None:
     """Raise where a retry cannot help: a file that is not there, or that the user may not read."""
-    cause: BaseException = error
-    if url.startswith("http") and isinstance(error, FileNotFoundError):  # fsspec calls every failure of a server so
-        cause = error.__cause__ or error
+    cause = _cause(url, error)
     status = getattr(cause, "status", None)
     if isinstance(cause, FileNotFoundError) or status in (404, 410):
         kinds = "file, folder or bucket" if url.partition("://")[0] in BUCKETS else "file or folder"
@@ -128,6 +130,11 @@ def _refuse_for_good(url: str, error: Exception) -> None:
         raise ValueError(f"{url}: the store refuses access ({_words(cause)}); check your credentials") from None
     if isinstance(cause, NotImplementedError):
         raise ValueError(f"{url} is on a read-only store; choose another one, or a local folder") from None
+
+
+def _cause(url: str, error: Exception) -> BaseException:
+    """What a driver met. fsspec calls every failure of a web server a missing file, whose name is all that it says."""
+    return error.__cause__ or error if url.startswith("http") and isinstance(error, FileNotFoundError) else error
 
 
 class _Blocks(io.RawIOBase):

@@ -144,7 +144,10 @@ def test_control_codes_in_a_message_are_not_obeyed(capsys):
         ("pretrain bert-mini data.corpus=text.txt run.dir=new data.cache_dir=file", "data.cache_dir=file is a file"),
         ("finetune ner data.train=tags.conll model.init=model run.dir=file/new", "run.dir=file/new: file is a file"),
         ("pretrain bert-mini data.corpus=text.txt run.dir=s3://bucket/run", "run.mirror=s3://bucket/run"),
-        ("finetune ner data.train=tags.conll model.init=model run.dir=s3://bucket/run", "run.dir must be a folder"),
+        (
+            "finetune ner data.train=tags.conll model.init=model run.dir=s3://bucket/run",
+            "bertkit: run.dir must be a folder",
+        ),
         ("import model file", "file is a file"),
         ("import model file/new", "file is a file"),
         ("report run --out .", ". is a folder"),

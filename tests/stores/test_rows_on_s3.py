@@ -220,12 +220,21 @@ def test_a_shard_that_is_damaged_or_gone_ends_with_its_url(rows, capfd, monkeypa
 
     monkeypatch.setattr(ahead, "_PAUSE_SECONDS", 0.01)
     names = [name for name in rows.objects if name.endswith(".tokens") and "train" in name]
-    for name in names:
-        rows.objects[name] = rows.objects[name][::-1]
+    whole = {name: rows.objects[name] for name in names}
+    rows.objects |= {name: tokens[::-1] for name, tokens in whole.items()}
+    rows.asked.clear()
     assert train(URL, "there") == 2
-    assert "is damaged" in (said := capfd.readouterr().err)
-    assert f"s3://bucket/{names[0].partition('-')[0]}" in said
+    (first,) = {name for name in names if f"GET {name}" in rows.asked}
+    assert f"s3://bucket/{first} is damaged" in capfd.readouterr().err
+    rows.objects[first] = whole[first]
+    assert train(URL, "there") == 2  # in the midst of training
+    assert f"{URL}/train" in (said := capfd.readouterr().err)
+    assert "is damaged" in said
+    assert first not in said
     for name in names:
         del rows.objects[name]
     assert train(URL, "there") == 2
+    assert f"there is no file, folder or bucket '{URL}/train" in capfd.readouterr().err
+    rows.faults += ["500"] * 50
+    assert train(URL, "there") == 75
     assert URL in capfd.readouterr().err

@@ -90,7 +90,7 @@ def test_what_will_not_pass_is_told_at_once(server, status, named, asked):
 def test_a_server_that_nobody_runs_is_not_taken_for_one_without_the_file(server):
     with Server(("127.0.0.1", 0), Handler) as closed:
         url = url_of(closed)
-    with pytest.raises(ValueError, match="failed 5 times"):
+    with pytest.raises(stores.StoreFails, match="Cannot connect"):
         texts(url)
 
 
