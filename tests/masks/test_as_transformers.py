@@ -217,7 +217,7 @@ def test_rows_that_need_padding_need_a_pad_token():
         MaskingCollator(tokenizer)(ragged)
     assert MaskingCollator(tokenizer)(ragged[:1])["input_ids"].shape == (1, 3)
     assert MaskingCollator(tokenizer, pad_id=0, mlm_probability=0)(ragged)["input_ids"].tolist()[0] == [2, 7, 3, 0]
-    with pytest.raises(ValueError, match=r"pad_id.*already"):
+    with pytest.raises(ValueError, match=r"defines pad_id"):
         MaskingCollator(transformers_tokenizer(), pad_id=0)
 
 
