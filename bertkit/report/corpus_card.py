@@ -15,7 +15,7 @@ def write_corpus_page(path: Path, name: str, card: Card, tokenizer: dict[str, An
         section("Length of documents", _lengths(card), id="lengths"),
         section(
             "Languages and scripts",
-            tag("div", _languages(card), _counted("Letters by script", "letters", card.scripts), class_="columns"),
+            tag("div", _languages(card), _counted("Letters by script", "letters", card.scripts), class_="charts"),
             id="languages",
         ),
         section(
