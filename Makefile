@@ -39,9 +39,12 @@ test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compar
 test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs, and a model for this machine
 	$(BIN)/python -m pytest -m plans
 
+# optimum sees the packages of $(VENV), torch among them, and installs only those that it wants in other versions.
 test-others: $(READY) ## Open exported folders with transformers.js, optimum and an old onnxruntime, which it installs
 	npm install --silent --ignore-scripts --prefix $(OTHERS) @huggingface/transformers
 	$(PYTHON) -m venv $(OTHERS)/optimum
+	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
+		> `$(OTHERS)/optimum/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'`/shared.pth
 	$(OTHERS)/optimum/bin/python -m pip install --quiet --disable-pip-version-check 'optimum-onnx[onnxruntime]'
 	$(PYTHON) -m venv $(OTHERS)/oldest
 	$(OTHERS)/oldest/bin/python -m pip install --quiet --disable-pip-version-check 'onnxruntime==1.17.*' 'numpy<2'
