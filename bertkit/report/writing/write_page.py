@@ -17,7 +17,7 @@ _INK = "#1f5fa8"
 def write_write_page(path: Path, shown: Iterable[tuple[str, Explained]], model: str) -> None:
     """Each text with what it was made of, the sources in their order."""
     parts = [_text(source, explained, number) for number, (source, explained) in enumerate(shown, start=1)]
-    heading = f"How {printable(model)} wrote {len(parts)} texts"
+    heading = f"How {printable(model)} wrote {len(parts)} text{'s' if len(parts) != 1 else ''}"
     about = "The darker a token, the surer it was when it was chosen; struck out is what was masked again."
     write_page(path, report("write", heading, [tag("p", about)], parts, title="Rewritten texts – bertkit"))
 
@@ -54,10 +54,15 @@ def _cell(x: int, y: int, token: str, share: float, struck: bool = False) -> Htm
 
 
 def _label(x: int, y: int, token: str, struck: bool = False) -> Html:
-    short = token if len(token) <= 4 else f"{token[:3]}…"
+    # What is wider than a cell is squeezed into it, so that no label covers its neighbour.
+    squeezed = {"textLength": _WIDE - 3, "lengthAdjust": "spacingAndGlyphs"} if len(token) > 3 else {}
     decoration = "line-through" if struck else None
     place = {"x": x + _WIDE / 2, "y": y, "font_size": 12, "text_anchor": "middle", "fill": "currentColor"}
-    return tag("text", short, **place, text_decoration=decoration)
+    return tag("text", _shortened(token), **place, **squeezed, text_decoration=decoration)
+
+
+def _shortened(token: str) -> str:
+    return token if len(token) <= 6 else f"{token[:5]}…"
 
 
 def _attention(explained: Explained) -> list[Html]:
