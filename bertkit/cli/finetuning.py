@@ -177,9 +177,7 @@ def write(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
         "--output", choices=("text", "jsonl"), default="text", help="format of the output (default: one text per line)"
     )
-    parser.add_argument(
-        "--passes", type=int, help="for a model that writes in parallel: number of passes; more are slower and better"
-    )
+    parser.add_argument("--passes", type=int, help="for a model that writes in parallel: number of passes")
     parser.add_argument("--beams", type=int, help="for a model that writes left to right: number of beams")
     parser.add_argument(
         "--best", type=int, help="for a model that writes left to right: number of texts for each source"

@@ -85,6 +85,8 @@ class RowForm(NamedTuple):
     """The ids between two texts."""
     has_types: bool = False
     """Whether the encoder distinguishes the second text from the first."""
+    is_rotary: bool = False
+    """Whether positions only tell how far tokens are from each other, however far that is."""
     context: bool = False
     """Whether the sentences of a document are read together."""
 
@@ -100,6 +102,7 @@ class RowForm(NamedTuple):
             stride=stride,
             between=_between(tokenizer, after),
             has_types=getattr(config, "type_vocab_size", 0) > 1,
+            is_rotary=hasattr(config, "global_rope_theta"),
         )
 
     @property

@@ -13,6 +13,10 @@ from bertkit.finetune.train import finetune
 from bertkit.finetune.writing.explained import explain
 
 torch.set_num_threads(1)
+SHAPES = {
+    "left-to-right": ("bert-bytes", "hidden_dropout_prob"),
+    "parallel": ("modernbert-bytes", "mlp_dropout"),
+}
 
 
 def plural(word):
@@ -39,8 +43,9 @@ def changes(tmp_path, order, **others):
         "optim.muon_lr": 0.01,
         **others,
     }
-    sizes = "hidden_size: 64, num_hidden_layers: 2, intermediate_size: 128, hidden_dropout_prob: 0"
-    (tmp_path / "shape.yaml").write_text(f"base: bert-bytes\nmodel: {{{sizes}}}\n")
+    base, dropout = SHAPES[order]
+    sizes = f"hidden_size: 64, num_hidden_layers: 2, intermediate_size: 128, {dropout}: 0"
+    (tmp_path / "shape.yaml").write_text(f"base: {base}\nmodel: {{{sizes}}}\n")
     return [f"{key}={value}" for key, value in values.items()]
 
 

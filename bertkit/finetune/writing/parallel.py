@@ -14,22 +14,23 @@ from bertkit.finetune.writing.script import Script, with_slots
 def write_parallel(ask: Ask, script: Script, rows: Sequence[Row], passes: int) -> list[tuple[Draft, list[Pass]]]:
     """For each row's source a text, and what every pass decided.
 
-    Pass k of n keeps the k/n surest slots. A slot that is asked again gets the token that is likeliest beside those
-    that were kept, which is sure of it only now.
+    Pass k of n keeps the k/n surest slots. A slot that is asked again, beside those that were kept, changes only where
+    it becomes surer than before.
     """
     ids = [np.full(len(row.index_M), script.mask) for row in rows]
+    surest = [slots.copy() for slots in ids]
     sure = [np.zeros(len(row.index_M)) for row in rows]
     history: list[list[Pass]] = [[] for _ in rows]
     for number in range(1, passes + 1):
         asked = [with_slots(script, row, slots) for row, slots in zip(rows, ids, strict=True)]
         for index, (tokens, probability) in _answers(ask, script, asked):
-            masked = ids[index] == script.mask
-            chosen = np.where(masked, tokens, ids[index])
-            sure[index] = np.where(masked, probability, sure[index])
+            surer = (ids[index] == script.mask) & (probability > sure[index])
+            surest[index] = np.where(surer, tokens, surest[index])
+            sure[index] = np.where(surer, probability, sure[index])
             again = _least_sure(sure[index], number / passes)
-            history[index].append(Pass(chosen.tolist(), sure[index].tolist(), np.invert(again).tolist()))
-            ids[index] = np.where(again, script.mask, chosen)
-    return [(_draft(script, one, here), passed) for one, here, passed in zip(ids, sure, history, strict=True)]
+            history[index].append(Pass(surest[index].tolist(), sure[index].tolist(), np.invert(again).tolist()))
+            ids[index] = np.where(again, script.mask, surest[index])
+    return [(_draft(script, one, here), passed) for one, here, passed in zip(surest, sure, history, strict=True)]
 
 
 def _answers(ask: Ask, script: Script, rows: Sequence[Row]):

@@ -1,7 +1,8 @@
 """How a model reads a source and writes its target: the rows of training, and those with which writing begins.
 
 A row is [CLS] source [SEP] features [SEP] target. Where the encoder has token types they mark source and target, and
-both count their positions from the same place, so that copying looks straight across.
+both count their positions from the same place, so that copying looks straight across. With rotary positions the target
+begins at a fixed distance instead, farther than any source reaches: copying then looks equally far back everywhere.
 
 Left to right, a token of the target sees the source and what came before it, and says which token comes next, in the
 end [SEP]. In parallel the target's slots are masks that see everything; slots that it does not need are to hold [SEP].
@@ -21,6 +22,8 @@ from data_pipelines.vocab.tokenizer import Tokenizer
 from data_pipelines.vocab.units import has_units
 
 LEFT_TO_RIGHT, PARALLEL = "left-to-right", "parallel"
+_ALL_MASKED = 0.5
+"""Share of the training rows in which every slot is masked: the first pass decides most, and is the hardest."""
 
 
 class Script(NamedTuple):
@@ -126,7 +129,10 @@ def _placed(script: Script, source_L: np.ndarray, target_N: np.ndarray) -> dict[
 
 def target_position(script: Script, source_length: int) -> int:
     """The position of a target's first token."""
-    return len(script.form.before) if script.form.has_types else source_length
+    form = script.form
+    if form.is_rotary:
+        return form.max_length
+    return len(form.before) if form.has_types else source_length
 
 
 def target_ids(
@@ -146,8 +152,8 @@ def target_ids(
 
 
 def training_row(script: Script, row: Row, key: int) -> Row:
-    """What a step reads of a row whose `target_M` is the whole target: left to right all of it, in parallel with a
-    share of its slots masked that is drawn from (0, 1]."""
+    """What a step reads of a row whose `target_M` is the whole target: left to right all of it, in parallel with all
+    of its slots masked, as in the first pass, or with a share that is drawn from (0, 1]."""
     assert row.target_M is not None
     if not script.parallel:
         learnt = with_prefix(script, row, row.target_M)
@@ -155,7 +161,8 @@ def training_row(script: Script, row: Row, key: int) -> Row:
     num_slots = max(len(row.target_M) + 1, row.room)
     target_N = np.append(row.target_M, np.full(num_slots - len(row.target_M), script.end))
     random = np.random.default_rng(key)
-    count = max(1, math.ceil((1 - random.random()) * num_slots))
+    masks_all = random.random() < _ALL_MASKED
+    count = num_slots if masks_all else max(1, math.ceil((1 - random.random()) * num_slots))
     masked = np.sort(random.permutation(num_slots)[:count])
     slots_N = target_N.copy()
     slots_N[masked] = script.mask
