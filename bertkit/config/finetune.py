@@ -43,9 +43,9 @@ class LabeledSection(TaggedConfig):
     """Context of a word in tagging: its sentence, or as much of its document as a window holds, in training and
     tagging alike. auto: the document, where the training files mark documents (-DOCSTART-, # newdoc, doc_id)."""
 
-    pieces: Literal["first", "all"] = "first"
-    """Which subwords of a word learn its tag: the first, or all (B- then becomes I- from the second on). Predictions
-    are read off the first."""
+    pieces: Literal["first", "mean"] = "first"
+    """What answers for a word, in training and tagging alike: its first subword, or the mean of the logits of all its
+    subwords, which lets its ending speak too."""
 
     segmenter: str = ""
     """What splits raw text of a script without spaces into words for the tagger: jieba (Chinese, extra zh). Default: a

@@ -24,7 +24,6 @@ def collate(rows: Sequence[Row]) -> PackedBatch:
     sizes = np.array([len(row.ids_L) for row in rows], np.int64)
     num_answers = [len(row.index_M) for row in rows]
     target_index = np.concatenate([row.index_M for row in rows]) + np.repeat(np.cumsum(sizes) - sizes, num_answers)
-    together = any(row.lengths for row in rows)
     positions = _joined([row.position_L for row in rows])
     if positions is None:
         positions = torch.from_numpy(np.arange(borders[-1]) - np.repeat(borders[:-1], lengths))
@@ -37,9 +36,17 @@ def collate(rows: Sequence[Row]) -> PackedBatch:
         target_index=torch.from_numpy(target_index),
         target_ids=_joined([row.target_M for row in rows]),
         token_type_ids=_joined([row.type_L for row in rows]),
-        target_group=torch.from_numpy(np.repeat(np.arange(len(rows)), num_answers)) if together else None,
+        target_group=_groups(rows),
         prefixes=torch.tensor(prefixes, dtype=torch.int32) if prefixes else None,
     )
+
+
+def _groups(rows: Sequence[Row]) -> Tensor | None:
+    """The target that each answer is for, where rows have fewer targets than answers."""
+    if all(row.target_M is None or len(row.target_M) == len(row.index_M) for row in rows):
+        return None
+    begins = [np.diff(row.word_M, prepend=-1) != 0 for row in rows]
+    return torch.from_numpy(np.cumsum(np.concatenate(begins)) - 1)
 
 
 def _joined(arrays: list[np.ndarray | None]) -> Tensor | None:

@@ -28,19 +28,20 @@ def tagger_card(recipe: FinetuneRecipe, data: TuningData, found: dict[str, Any])
         f"print(bertkit.{data.task.example})",
         "```",
         "",
-        *_pipeline_lines(data.task.pipeline),
+        *_pipeline_lines(data.task.pipeline, "average" if data.form.all_subwords else "first"),
     ]
     return framed_card(Path(recipe.run.dir).name, data.task.pipeline, lines, to_yaml(recipe))
 
 
-def _pipeline_lines(pipeline: str) -> list[str]:
+def _pipeline_lines(pipeline: str, strategy: str) -> list[str]:
     """How to open the model in transformers, and where it answers otherwise."""
     call = f'pipeline("{pipeline}", model="PATH/TO/THIS/FOLDER"'
     if pipeline != "token-classification":
         return [f"It opens in transformers too: `{call})`."]
     return [
-        f'It opens in transformers too: `{call}, aggregation_strategy="first")`.',
-        "That gives the same spans wherever both take the same for a word. bertkit splits text as the training data",
+        f'It opens in transformers too: `{call}, aggregation_strategy="{strategy}")`.',
+        f"That gives {'nearly ' * (strategy == 'average')}the same spans wherever both take the same for a word.",
+        "bertkit splits text as the training data",
         "was, which may separate contractions such as `don't`; the pipeline goes by the tokenizer, or by spaces where",
         "that has no `##`. Texts longer than the model, and tags that form no legal spans, only bertkit mends.",
     ]

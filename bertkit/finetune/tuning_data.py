@@ -47,11 +47,10 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
     """Words to subwords to rows, once for all seeds."""
     encode = WordEncoder(start.tokenizer)
     form = RowForm.of(start.tokenizer, start.config, section.max_length, section.stride)
-    form = form._replace(context=CONTEXT in labeled.settings)
-    learnt = form._replace(all_subwords=section.pieces == "all")
+    form = form._replace(context=CONTEXT in labeled.settings, all_subwords=section.pieces == "mean")
     task = task.bound(task, start.tokenizer, form, labeled.settings)
     number = {label: index for index, label in enumerate(labeled.labels)}
-    train = task.rows(labeled.train, encode, learnt)
+    train = task.rows(labeled.train, encode, form)
     if task.pools_windows:
         train = joined_rows(train, section.train_windows)
     examples = {each.start: joined(labeled.train[each.start : each.stop]) for each in documents(labeled.train, form)}

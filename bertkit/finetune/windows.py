@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.model.config import EncoderConfig
-from data_pipelines.labels.schemes import inside_of
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import Tokenizer
 
@@ -39,11 +38,11 @@ class Row(NamedTuple):
     index_M: np.ndarray
     """Where in the row answers are read, ascending."""
     word_M: np.ndarray
-    """The word that each of them answers for."""
+    """The word that each of them answers for; several answers for one word count as their mean."""
     sentence: int
     """Whose row this is, as a place in the list of sentences; of a document, the place of its first."""
     target_M: np.ndarray | None = None
-    """The right answers, in training."""
+    """The right answers, in training: one for each word that is answered for."""
     type_L: np.ndarray | None = None
     """Which of two texts each subword is of, 0 or 1, where a task reads pairs."""
     lengths: tuple[int, ...] | None = None
@@ -274,15 +273,9 @@ def text_target(row: Row, text: Sentence, number: Mapping[str, int], settings: M
 
 
 def label_targets(row: Row, sentence: Sentence, number: Mapping[str, int], settings: Mapping[str, Any]) -> np.ndarray:
-    """The labels at a row's answers; after the first subword of a B- word its others have I-."""
+    """The labels of the words that a row answers for."""
     assert sentence.tags is not None
-    targets = []
-    before = -1
-    for word in row.word_M.tolist():
-        tag = sentence.tags[word]
-        targets.append(number[inside_of(tag) if word == before and inside_of(tag) in number else tag])
-        before = word
-    return np.array(targets, np.int64)
+    return np.array([number[sentence.tags[word]] for word in dict.fromkeys(row.word_M.tolist())], np.int64)
 
 
 def _windows_of_words(encoded: Encoded, sentence: int, form: RowForm) -> Iterator[Row]:

@@ -92,7 +92,7 @@ def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 def _form(tagger: Tagger) -> dict[str, Any]:
     form = tagger.form
     ends = {"before": form.before.tolist(), "after": form.after.tolist(), "stand_in": tagger.encode.stand_in}
-    return {**ends, "room": form.room, "step": form.step}
+    return {**ends, "room": form.room, "step": form.step, "all_subwords": form.all_subwords}
 
 
 def _rules(tagger: Tagger) -> dict[str, Any] | None:

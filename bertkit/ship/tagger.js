@@ -24,10 +24,15 @@ const Tagger = (() => {
     if (data.kind === "classifier") return { words, tags: [labels[best(mean(logits))]] };
     let at = 0;
     const firsts = subwords.map((own) => (at += own.length) - own.length);
-    const scores = firsts.map((first) => {
+    const scores = firsts.map((first, word) => {
       const window = owner(first, starts, ids.length);
-      const place = first - starts[window] + form.before.length;
-      return logits[window].slice(place * labels.length, (place + 1) * labels.length);
+      const end = Math.min(first + (form.all_subwords ? subwords[word].length : 1), starts[window] + form.room);
+      const answers = [];
+      for (let at = first; at < end; at++) {
+        const place = at - starts[window] + form.before.length;
+        answers.push(logits[window].slice(place * labels.length, (place + 1) * labels.length));
+      }
+      return mean(answers);
     });
     const chosen = rules ? likeliestAllowed(scores) : scores.map(best);
     return { words, tags: chosen.map((label) => labels[label]) };

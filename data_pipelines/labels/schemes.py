@@ -91,11 +91,6 @@ def stray_insides(tags: Sequence[str]) -> list[int]:
     ]
 
 
-def inside_of(tag: str) -> str:
-    """The tag of a word's later subwords, where all are labeled: B-X is followed by I-X."""
-    return "I" + tag[1:] if tag == "B" or tag.startswith("B-") else tag
-
-
 def _lenient_spans(parsed: list[tuple[str, str]]) -> list[Span]:
     spans, start, before = [], None, ("O", "")
     for index, here in enumerate([*parsed, ("O", "")]):

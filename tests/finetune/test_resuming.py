@@ -93,7 +93,7 @@ def test_several_processes_are_told_to_adapt_first(home, tmp_path, monkeypatch):
     ("change", "complaint"),
     [
         ("optim.lr=0.5", "optim.lr: 0.02 -> 0.5"),
-        ("data.pieces=all", "data.pieces"),
+        ("data.pieces=mean", "data.pieces"),
         ("data.train_share=0.5", "data.train_share"),
     ],
 )

@@ -9,12 +9,17 @@ from tuning import arguments, run, scores
 
 import bertkit
 from bertkit.config.finetune import LabeledSection, StartSection, read_finetune_recipe
+from bertkit.finetune.batches import collate
 from bertkit.finetune.card import tagger_card
-from bertkit.finetune.model_with_loss import class_weights
+from bertkit.finetune.model_with_loss import ModelWithLoss, class_weights
+from bertkit.finetune.predict.scoring import score_labeled
 from bertkit.finetune.start import find_given, find_start
 from bertkit.finetune.tasks.tagging import TAGGING
 from bertkit.finetune.train import finetune
 from bertkit.finetune.tuning_data import TuningData, make_tuning_data
+from bertkit.finetune.windows import word_rows
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.sentence import Sentence
 
 torch.set_num_threads(1)
 
@@ -35,14 +40,31 @@ def test_class_weights_favour_rare_labels_and_keep_the_mean(home):
     assert weights[labels.index("B-PER")] > weights[labels.index("O")]
 
 
-def test_all_subwords_learn_with_inside_after_begin(home):
-    data = tuning_data(home, pieces="all")
-    for row in data.rows["train"]:
-        words = row.word_M.tolist()
-        tags = [data.labeled.labels[index] for index in row.target_M]
-        assert len(words) == len(row.ids_L) - 2
-        assert all(not tags[i].startswith("B-") for i in range(1, len(words)) if words[i] == words[i - 1])
-    assert len(data.rows["dev"][0].word_M) == len(data.labeled.dev[0].words)
+def test_all_subwords_of_a_word_learn_its_tag_together(home):
+    """The loss is that of the mean of their logits, by hand."""
+    data = tuning_data(home, pieces="mean")
+    rows = [row for row in data.rows["train"] if len(set(row.word_M.tolist())) < len(row.word_M)][:3]
+    assert rows
+    for row in rows:
+        assert len(row.word_M) == len(row.ids_L) - 2
+        assert len(row.target_M) == len(data.labeled.train[row.sentence].words)
+    model = ModelWithLoss(data.start.build(0), TAGGING).eval()
+    logits, loss = model.target_logits(collate(rows)), torch.zeros(())
+    for row, own in zip(rows, logits.split([len(row.word_M) for row in rows]), strict=True):
+        words = torch.from_numpy(row.word_M)
+        for word, target in enumerate(row.target_M):
+            loss = loss - own[words == word].mean(dim=0).log_softmax(0)[target]
+    torch.testing.assert_close(model(collate(rows)), loss)
+
+
+def test_a_tagger_answers_for_a_word_as_it_learnt_to(home, tmp_path):
+    assert run(home, tmp_path / "run", "data.pieces=mean", "train.epochs=1") == 0
+    tagger = bertkit.Tagger.load(tmp_path / "run")
+    found = score_labeled(tagger, [str(home / "dev.conll")], TaggedConfig(), worst=0)
+    assert found["accuracy"] == scores(tmp_path / "run")["seeds"][0]["dev"]["accuracy"]
+    first = tagger.form._replace(all_subwords=False)
+    assert len(word_rows([Sentence(["unseenword"], None, "", [])], tagger.encode, first)[0].index_M) == 1
+    assert len(word_rows([Sentence(["unseenword"], None, "", [])], tagger.encode, tagger.form)[0].index_M) > 1
 
 
 def test_a_card_has_the_scores_of_both_parts_in_the_columns_of_its_task(home):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_pipelines.labels.schemes import Span, inside_of, iob2_tags, recognise, spans_of, stray_insides, to_iob2
+from data_pipelines.labels.schemes import Span, iob2_tags, recognise, spans_of, stray_insides, to_iob2
 
 SPANS = [Span("PER", 0, 2), Span("PER", 2, 3), Span("LOC", 4, 7)]
 IOB2 = ["B-PER", "I-PER", "B-PER", "O", "B-LOC", "I-LOC", "I-LOC"]
@@ -39,10 +39,6 @@ def test_an_absent_value_of_conllu_is_outside():
 def test_the_strict_readings_count_only_what_the_rules_allow():
     assert spans_of(["I-PER", "B-LOC", "I-PER"], "iob2") == [Span("LOC", 1, 2)]
     assert spans_of(["B-PER", "I-PER", "S-LOC", "E-LOC"], "bioes") == [Span("LOC", 2, 3)]
-
-
-def test_later_pieces_go_on_what_the_first_began():
-    assert [inside_of(tag) for tag in ("B-PER", "I-PER", "O", "NOUN", "B")] == ["I-PER", "I-PER", "O", "NOUN", "I"]
 
 
 @given(st.lists(st.sampled_from([f"{p}-{k}" for p in "BIES" for k in ("A", "B")] + ["O"]), max_size=12))

@@ -13,6 +13,7 @@ from tiny import TINY, TINY_MODERN
 
 import bertkit
 from bertkit.cli import main
+from bertkit.finetune.predict.settings import SETTINGS
 from bertkit.ship.export import export_onnx, export_page
 from bertkit.ship.gate import Gate
 from bertkit.ship.page import SCRIPTS
@@ -59,6 +60,17 @@ def test_the_page_gives_the_tags_of_the_command_on_100_sentences(browser, tmp_pa
     sentences = [*generated_sentences(96, seed=1), *ODD]
     export_page(folder, tmp_path / "page")
     expected = [found.tags for found in bertkit.Tagger.load(folder).tag_all(sentences)]
+    assert tags_in(browser, tmp_path / "page" / "index.html", sentences) == expected
+
+
+def test_all_subwords_of_a_word_answer_on_the_page_too(browser, tmp_path):
+    folder, sentences = save_tagger(tmp_path / "tagger", TINY, max_length=20), [*generated_sentences(40, seed=1), *ODD]
+    by_first = [found.tags for found in bertkit.Tagger.load(folder).tag_all(sentences)]
+    settings = json.loads((folder / SETTINGS).read_text())
+    (folder / SETTINGS).write_text(json.dumps({**settings, "pieces": "mean"}))
+    expected = [found.tags for found in bertkit.Tagger.load(folder).tag_all(sentences)]
+    assert expected != by_first
+    export_page(folder, tmp_path / "page")
     assert tags_in(browser, tmp_path / "page" / "index.html", sentences) == expected
 
 

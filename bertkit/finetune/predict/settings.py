@@ -14,11 +14,13 @@ from data_pipelines.text.lines import suffix_of
 
 SETTINGS = "tagging.json"
 """The file next to the model."""
+PIECES = "pieces"
+"""The setting of models that answer for a word with all its subwords; its value is "mean"."""
 _COLUMNS = ("word_column", "pair_column", "tag_column", "feature_column", "columns")
 
 
 def settings_bytes(task: str, form: RowForm, settings: dict[str, Any]) -> bytes:
-    windows = {"max_length": form.max_length, "stride": form.stride}
+    windows = {"max_length": form.max_length, "stride": form.stride, **({PIECES: "mean"} if form.all_subwords else {})}
     return durable.json_bytes({"format": 1, "task": task, **windows, **settings})
 
 

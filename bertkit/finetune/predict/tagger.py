@@ -9,7 +9,7 @@ from bertkit.finetune.labeled import CONTEXT
 from bertkit.finetune.predict.backends import open_model
 from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.outputs import Answer
-from bertkit.finetune.predict.settings import SETTINGS, read_config, read_settings, task_of, tasks_by_head
+from bertkit.finetune.predict.settings import PIECES, SETTINGS, read_config, read_settings, task_of, tasks_by_head
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import LONGEST_DOCUMENT, RowForm, WordEncoder
 from bertkit.hf.folder import check_vocabulary, resolve
@@ -51,7 +51,7 @@ class Tagger:
         self.encode = WordEncoder(tokenizer)
         length = settings.get("max_length", tokenizer.max_length or _USUAL_LENGTH)
         form = RowForm.of(tokenizer, self.model.config, length, settings.get("stride", 0))
-        self.form = form._replace(context=CONTEXT in settings)
+        self.form = form._replace(context=CONTEXT in settings, all_subwords=PIECES in settings)
         self.task = self.task.bound(self.task, tokenizer, self.form, settings)
 
     def __repr__(self) -> str:
