@@ -24,6 +24,7 @@ class HeldRows:
         rng = np.random.default_rng(seed)
         self.ids = [rng.integers(5, 100, rng.integers(1, 30)) for _ in range(num_rows)]
         self.words = [rng.random(len(ids)) < 0.6 for ids in self.ids]
+        self.rows_of_shards = [num_rows]
 
     def waiting(self) -> "HeldRows":
         return self
