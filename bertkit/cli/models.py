@@ -39,7 +39,7 @@ def fill(parser: ArgumentParser) -> Run:
         choices=("left-to-right", "easiest-first", "together"),
         help="which of several masks is filled first, or together in --passes (default: left-to-right)",
     )
-    parser.add_argument("--passes", type=int, default=4, metavar="N", help="passes of --order together (default: 4)")
+    parser.add_argument("--passes", type=int, metavar="N", help="passes of --order together (default: 4)")
     parser.add_argument("--max-span", type=int, default=4, metavar="N", help="most tokens of a [SPAN] (default: 4)")
     add_backend(parser)
     add_json(parser, "one JSON object per line, one for each text,")
@@ -114,6 +114,10 @@ def only_for(model: str, backend: str = "torch") -> Path:
 
 
 def _fill(arguments: Namespace) -> int:
+    if arguments.passes is None:
+        arguments.passes = 4
+    elif arguments.order != "together":
+        raise ValueError(f"--passes {arguments.passes} belongs to --order together; other orders fill mask by mask")
     for name in ("top_k", "passes", "max_span"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")

@@ -192,6 +192,10 @@ def test_the_verb_reads_arguments_and_standard_input(folder, capsys, monkeypatch
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{TEXT}\n\n".encode())))
     assert main(["fill", "--model", str(folder), "--max-span", "0", TEXT]) == 2
     assert "--max-span" in capsys.readouterr().err
+    assert main(["fill", "--model", str(folder), "--passes", "2", TEXT]) == 2
+    assert "--order together" in capsys.readouterr().err
+    assert main(["fill", "--model", str(folder), "--order", "together", "--passes", "2", TEXT]) == 0
+    capsys.readouterr()
     assert main(["fill", "--model", str(folder), "--order", "easiest-first"]) == 0
     shown = capsys.readouterr().out
     assert "mask 2" in shown

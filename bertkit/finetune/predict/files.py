@@ -47,7 +47,7 @@ def tag_files(
     if files:
         _end_lines("\r\n" if breaks == {"\r\n"} else "\n")
         answers = tagger.answer_all(chain.from_iterable(map(parts_of, files, kinds)))
-        with progress_bar("tagging") as update:
+        with progress_bar("predicting") as update:
             write(choose(_counted(answers, update, task.examples)), reading)
     else:
         # Someone who types, or a program on the other side, wants an answer to every line before sending the next.
