@@ -11,20 +11,24 @@ from bertkit.model.config import EncoderConfig
 from bertkit.model.flops import forward_flops, head_flops, layer_flops
 from bertkit.model.heads import ModelWithHead
 
+_MEASUREMENTS = 5
+"""Of the peak in a run. Each stops it for a fifth of a second, which is longer than a small step."""
+
 
 def share_of_peak(
     flops: Callable[[int, int], float], accelerator: Accelerator
 ) -> Callable[[int, int, float], float | None]:
     """A function of tokens, targets and seconds: the share of the peak of this run's devices that they make. A run that
-    is faster than its peak was measured beside other programs: the peak is measured again, and the share is None if
-    that does not help."""
-    peak = 0.0
+    is faster than its peak was measured beside other programs: the peak is measured again, a few times at most, and
+    the share is None if that does not help."""
+    peak, measurements = 0.0, 0
 
     def share(num_tokens: int, num_targets: int, seconds: float) -> float | None:
-        nonlocal peak
+        nonlocal peak, measurements
         speed = flops(num_tokens, num_targets) / seconds / accelerator.num_processes
-        if speed > peak:
+        if speed >= peak and measurements < _MEASUREMENTS:
             peak = max(peak, measure_peak(accelerator.device, accelerator.mixed_precision))
+            measurements += 1
         return speed / peak if speed <= peak else None
 
     return share

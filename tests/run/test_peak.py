@@ -67,3 +67,13 @@ def test_a_peak_that_a_run_exceeds_is_measured_again_and_otherwise_not_reported(
     assert share(20, 0, 1.0) == 0.25, "the best peak is kept"
     assert share(100, 0, 1.0) is None
     assert next(measured, None) is None
+
+
+def test_a_peak_is_measured_a_few_times_at_most_and_before_anything_is_divided_by_it(monkeypatch):
+    measured = []
+    monkeypatch.setattr(peak, "measure_peak", lambda device, precision: measured.append(1.0) or 1.0)
+    accelerator = SimpleNamespace(device="cpu", mixed_precision="no", num_processes=1)
+    share = peak.share_of_peak(lambda num_tokens, num_targets: num_tokens, accelerator)
+    assert share(0, 0, 1.0) == 0.0
+    assert {share(2, 0, 1.0) for _ in range(20)} == {None}
+    assert len(measured) == peak._MEASUREMENTS
