@@ -1,6 +1,7 @@
 """The verb bench: name a workload, read a table of ratios; name none, read what this machine does."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -78,7 +79,7 @@ def run_bench(arguments: argparse.Namespace) -> None:
             against = arguments.against if arguments.against in workload.opponents else None
             _show(measure(against, arguments.quick, **options), workload.title, facts, arguments.json)
     finally:
-        if arguments.json == PRINTED:
+        if arguments.json == PRINTED and _worth_showing(facts["rows"]):
             write_json(PRINTED, facts)
 
 
@@ -99,8 +100,13 @@ def _show(told: Iterator["Told"], title: str, facts: dict[str, list], json: str 
             if json not in (None, PRINTED):
                 write_json(json, facts)
     finally:
-        if json != PRINTED:
+        if json != PRINTED and _worth_showing(rows):
             print_table(rows, title, notes)
+
+
+def _worth_showing(rows: list) -> bool:
+    """An error before the first row leaves nothing but its message."""
+    return bool(rows) or sys.exc_info()[0] is None
 
 
 def parse_amount(text: str) -> float:

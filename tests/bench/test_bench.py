@@ -149,6 +149,14 @@ def test_a_bench_that_is_stopped_leaves_what_it_has_measured(form, monkeypatch, 
         assert facts["notes"] == ["a note"]
 
 
+@pytest.mark.parametrize("given", [[], ["--json"]])
+def test_a_mistake_is_told_without_an_empty_table(given, capsys):
+    assert main(["bench", "--recipes", "bert-tinny", *given]) == 2
+    told = capsys.readouterr()
+    assert "'bert-tiny'" in told.err
+    assert told.out == ""
+
+
 def test_sides_that_do_not_compute_the_same_are_not_compared():
     with pytest.raises(RuntimeError, match="do not compute the same"):
         check_same_loss({"ours": lambda: torch.tensor(1.0), "theirs": lambda: torch.tensor(1.1)})
