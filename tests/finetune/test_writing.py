@@ -23,12 +23,12 @@ from data_pipelines.vocab.units import unit_tokenizer
 LETTERS = "abc"
 
 
-def make(order, extra=1, config=BertConfig, layers=2):
+def make(order, extra=1, config=BertConfig, layers=2, apart=True):
     tokenizer = unit_tokenizer("character", [LETTERS], ["<PL>"])
     shape = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
     made = config(vocab_size=tokenizer.vocab_size, max_position_embeddings=40, **shape)
     form = RowForm.of(tokenizer, made, 40)
-    script = make_script(tokenizer, form, {"order": order, "extra": extra, "units": "character"})
+    script = make_script(tokenizer, form, {"order": order, "extra": extra, "units": "character", "apart": apart})
     model = MaskedLM(build_encoder(made, 3), 4).eval()
     # Far from uniform, so that searches differ.
     with torch.no_grad():
@@ -113,6 +113,9 @@ def test_with_rotary_positions_a_target_is_equally_far_from_every_source(order):
         assert learnt.position_L[:length].tolist() == list(range(length))
         target = learnt.position_L[length:].tolist()
         assert target == list(range(40, 40 + len(target)))
+    before, _ = make(order, config=ModernBertConfig, apart=False)
+    learnt = training_row(before, rows_of(before, "ab")[0]._replace(target_M=np.array([7])), 0)
+    assert learnt.position_L.tolist() == list(range(len(learnt.ids_L))), "a writer that was trained before that"
 
 
 def test_parallel_training_masks_all_slots_or_any_share_of_them_by_its_key():

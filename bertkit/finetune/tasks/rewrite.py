@@ -16,6 +16,7 @@ from bertkit.finetune.windows import Ask, Row, RowForm, WordEncoder
 from bertkit.finetune.writing.drafts import text_of, written
 from bertkit.finetune.writing.scores import apply_edits, edit_distance, frequent_edits, text_scores
 from bertkit.finetune.writing.script import (
+    APART,
     Script,
     feature_token,
     make_script,
@@ -47,6 +48,7 @@ def read_pairs(config: LabeledSection) -> Labeled:
         "beams": config.beams,
         "length_penalty": config.length_penalty,
         "extra": _extra(labeled.train, config.units),
+        APART: True,
         TRAINING: {"edits": frequent_edits(labeled.train)},
     }
     return labeled._replace(settings=settings)

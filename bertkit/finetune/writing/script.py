@@ -22,6 +22,8 @@ from data_pipelines.vocab.tokenizer import Tokenizer
 from data_pipelines.vocab.units import has_units
 
 LEFT_TO_RIGHT, PARALLEL = "left-to-right", "parallel"
+APART = "apart"
+"""The setting of writers whose target begins at a fixed distance where positions are rotary."""
 _ALL_MASKED = 0.5
 """Share of the training rows in which every slot is masked: the first pass decides most, and is the hardest."""
 
@@ -34,6 +36,8 @@ class Script(NamedTuple):
     parallel: bool
     extra: int
     """Tokens that a target may have more than its source."""
+    apart: bool
+    """Whether the target begins at a fixed distance, farther than any source reaches."""
 
     @property
     def end(self) -> int:
@@ -61,7 +65,9 @@ def make_script(tokenizer: Tokenizer, form: RowForm, settings: Mapping[str, Any]
             f"data.units={units}, but the encoder's tokenizer has longer tokens; take data.units=token, or an empty "
             "model.init to train from scratch"
         )
-    return Script(tokenizer, form, settings["order"] == PARALLEL, int(settings["extra"]))
+    # Writers that were trained before targets began there do not have the setting, and write as they learned to.
+    apart = form.is_rotary and bool(settings.get(APART))
+    return Script(tokenizer, form, settings["order"] == PARALLEL, int(settings["extra"]), apart)
 
 
 def feature_token(feature: str) -> str:
@@ -130,7 +136,7 @@ def _placed(script: Script, source_L: np.ndarray, target_N: np.ndarray) -> dict[
 def target_position(script: Script, source_length: int) -> int:
     """The position of a target's first token."""
     form = script.form
-    if form.is_rotary:
+    if script.apart:
         return form.max_length
     return len(form.before) if form.has_types else source_length
 
