@@ -70,6 +70,25 @@ def test_a_damaged_copy_is_skipped_and_another_recipe_refused(text, stopped_afte
     assert re.search("checkpoint of step [24] from", capfd.readouterr().err)
 
 
+def test_a_store_that_fails_at_a_resume_is_no_damaged_copy(text, monkeypatch, stopped_after, capfd):
+    with stopped_after(5):
+        assert train("run") == 143
+    shutil.rmtree("run")
+    real = mirrors.fetch_file
+
+    def failing(file, *rest):
+        text.faults += ["500"] * 50
+        real(file, *rest)
+
+    monkeypatch.setattr(mirrors, "fetch_file", failing)
+    assert train("run") == 75
+    assert "step-00000005" in capfd.readouterr().err
+    text.faults.clear()
+    monkeypatch.setattr(mirrors, "fetch_file", real)
+    assert train("run") == 0
+    assert "step 5 from s3://bucket/runs/one" in capfd.readouterr().err
+
+
 def test_a_failing_mirror_lets_the_run_finish_and_is_told(text, monkeypatch, capfd, caplog):
     """The same command copies what the store lacks."""
     real, broken = mirrors.put_folder, True

@@ -14,7 +14,7 @@ from bertkit.config.recipe import forbidden_changes
 from bertkit.run.checkpoint import MANIFEST, checkpoint_folder, checkpoints, files_of_manifest
 from bertkit.run.folder import CHECKPOINTS, EXPORT, FACTS, METRICS, RECIPE
 from data_pipelines import durable
-from data_pipelines.text.stores import StoredFile
+from data_pipelines.text.stores import StoredFile, StoreFails
 from data_pipelines.text.transfer import (
     check_writable,
     fetch_file,
@@ -116,16 +116,15 @@ def restore(folder: Path, url: str, recipe: Any) -> int | None:
         if step <= here:
             return None
         _check_same_run(folder, url, recipe)
+        _fetch_files(folder, url)  # first: a checkpoint without them would be taken for something that is no run
         try:
             _fetch_checkpoint(checkpoint_folder(folder / CHECKPOINTS, step), f"{url}/{CHECKPOINTS}")
+        except StoreFails:  # the checkpoint may be whole, and an older one is no answer to a store that is busy
+            raise
         except ValueError as error:
             log.warning("checkpoint skipped: %s", error)
             problems.append(str(error))
             continue
-        files = stored_files(url)
-        for name in _OF_THE_RUN:
-            if name in files:
-                durable.replace_file(folder / name, read_stored(f"{url}/{name}"))
         return step
     if problems and not here:
         raise ValueError(f"every checkpoint of run.mirror={url} is damaged, the newest: {problems[0]}")
@@ -140,6 +139,13 @@ def _check_same_run(folder: Path, url: str, recipe: Any) -> None:
                 f"run.mirror={url} holds a run of another recipe ({'; '.join(changes)}); "
                 "run with the old values to resume it, or choose another run.mirror"
             )
+
+
+def _fetch_files(folder: Path, url: str) -> None:
+    files = stored_files(url)
+    for name in _OF_THE_RUN:
+        if name in files:
+            durable.replace_file(folder / name, read_stored(f"{url}/{name}"))
 
 
 def _fetch_checkpoint(target: Path, url: str) -> None:
