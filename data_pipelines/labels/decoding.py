@@ -43,7 +43,7 @@ def tag_rules(labels: Sequence[str], scheme: Scheme) -> TagRules | None:
     if scheme == "iob2":  # I- only continues
         begins_K = prefix_K != "I"
         follows_KK, ends_K = continues_KK | begins_K, np.ones(len(tags), bool)
-    elif scheme == "iob1":  # B- only where it touches its own span kind
+    elif scheme == "iob1":  # B- only where it touches a span of the same kind
         begins_K = prefix_K != "B"
         touches_KK = np.array([[before[0] != "O" and before[1] == here[1] for here in tags] for before in tags])
         follows_KK, ends_K = touches_KK | begins_K, np.ones(len(tags), bool)

@@ -13,7 +13,7 @@ import numpy as np
 from bertkit.finetune.predict.outputs import Answer
 
 _HELD_FOR_EACH, _LEAST_HELD = 20, 1000
-"""Number of the most uncertain sentences of a stream to choose from, whatever number is asked for."""
+"""Of a stream, the most uncertain sentences are held to choose from: 20 for each that is asked for, at least 1,000."""
 _NUM_FEATURES = 2048
 _GRAM = 4
 """Characters of the pieces by which sentences are compared: they need no words, and forms of a word share them."""
