@@ -245,15 +245,26 @@ class Rows:
 
     def _shard(self, shard: int) -> _Shard:
         if shard not in self._open:
-            while self._waits and not self.is_here(shard):
-                time.sleep(_POLL_SECONDS)
-            self.fetch(shard)
             # A file that was removed takes room until it is no longer mapped.
             self._open = {number: opened for number, opened in self._open.items() if self.is_here(number)}
-            types = {"tokens": token_type(self.vocab_size), "words": "u1", "sequences": "<u4", "rows": "<u4"}
-            path = self.folder / self._entries[shard]["name"]
-            self._open[shard] = _Shard(**{kind: _map(Path(f"{path}.{kind}"), types[kind]) for kind in types})
+            while (opened := self._mapped(shard)) is None:
+                time.sleep(_POLL_SECONDS)
+            self._open[shard] = opened
         return self._open[shard]
+
+    def _mapped(self, shard: int) -> _Shard | None:
+        """The files of a shard; None where another process has yet to fetch them, or is removing them: those of an
+        earlier epoch may still be here when the next one asks for them."""
+        if not self._waits:
+            self.fetch(shard)
+        types = {"tokens": token_type(self.vocab_size), "words": "u1", "sequences": "<u4", "rows": "<u4"}
+        path = self.folder / self._entries[shard]["name"]
+        try:
+            return _Shard(**{kind: _map(Path(f"{path}.{kind}"), types[kind]) for kind in types})
+        except FileNotFoundError:
+            if not self._waits or self.origin is None:
+                raise
+            return None
 
     def __getstate__(self) -> dict[str, Any]:
         # A loader worker maps the files itself: maps are pickled as copies.

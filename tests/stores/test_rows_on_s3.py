@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from grammar import documents as generated
 from runs import SMALL
@@ -13,9 +14,10 @@ from bertkit.config.recipe import read_recipe
 from bertkit.pretrain.data import rows_of_run
 from bertkit.pretrain.stored_rows import prepared_folder
 from data_pipelines.places import cache_folder
+from data_pipelines.rows import shards
 from data_pipelines.rows.manifest import read_manifest
 from data_pipelines.rows.shards import open_rows
-from data_pipelines.rows.stored import read_origin
+from data_pipelines.rows.stored import open_stored, read_origin
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.transfer import read_stored
 from data_pipelines.vocab.config import TokenizerConfig
@@ -213,6 +215,23 @@ def test_the_first_step_waits_for_one_shard(rows, counted, capfd):
     assert len(fetched) == 1
     assert train("rows", "here", *changes) == 0
     assert weights("there") == weights("here")
+
+
+def test_a_shard_that_is_removed_while_a_worker_opens_it_is_waited_for(rows, tmp_path, monkeypatch):
+    """Left from an earlier epoch, it is dropped for another one, and fetched again when its turn comes."""
+    open_stored(URL, tmp_path / "cache", max_bytes=10**6)
+    stored, real, steps = open_rows(tmp_path / "cache"), shards._map, iter(["drop", "", "fetch"])
+    stored.fetch(0)
+
+    def mapped(path, kind):
+        step = next(steps, "")
+        if step:
+            getattr(stored, step)(0)
+        return real(path, kind)
+
+    monkeypatch.setattr(shards, "_map", mapped)
+    wanted = np.arange(5)
+    assert stored.waiting().gather(wanted).ids_T.tolist() == open_rows("rows").gather(wanted).ids_T.tolist()
 
 
 def test_a_shard_that_is_damaged_or_gone_ends_with_its_url(rows, capfd, monkeypatch):
