@@ -195,7 +195,7 @@ def test_a_finished_folder_is_left_alone_and_another_is_refused(corpus, tmp_path
     out = tmp_path / "out"
     first = clean(corpus, CleanConfig(), out, ignore)
     assert clean(corpus, CleanConfig(), out, ignore) == first
-    with pytest.raises(ValueError, match="otherwise"):
+    with pytest.raises(ValueError, match="other settings"):
         clean(corpus, CleanConfig(min_words=1), out, ignore)
     mine = tmp_path / "mine"
     mine.mkdir()

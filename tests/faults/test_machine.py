@@ -46,8 +46,8 @@ def limit_files() -> None:
 
 LACKING = {
     "locks": (have_no_locks, 2, ".lock cannot be locked (No locks available)", "choose a folder"),
-    "a disk that syncs files": (partial(fail_to_sync, "file"), 1, "recipe.yaml", "another one"),
-    "a disk that syncs folders": (partial(fail_to_sync, "folder"), 1, "run: Input/output error", "another one"),
+    "a disk that syncs files": (partial(fail_to_sync, "file"), 1, "recipe.yaml", "another disk"),
+    "a disk that syncs folders": (partial(fail_to_sync, "folder"), 1, "run: Input/output error", "another disk"),
     "room on the disk": (fill_disk, 1, "checkpoints: a checkpoint needs", "make room"),
     "open files": (limit_files, 2, "files of prepared rows", "ulimit -n"),
 }

@@ -109,8 +109,8 @@ def test_settings_that_the_rows_contradict_are_refused(home, changes, complaint)
 
 def test_what_is_no_whole_set_of_rows_is_refused(home, tmp_path):
     for folder, complaint in {
-        home / "nowhere": "data.prepared: .*nowhere is no folder of prepared data",
-        home / "text.txt": "data.prepared: .*text.txt is no folder of prepared data",
+        home / "nowhere": "data.prepared: .*nowhere .*'bertkit prepare'",
+        home / "text.txt": "data.prepared: .*text.txt .*'bertkit prepare'",
         home / "parts" / "part-00001-of-00002": "is part 1 of 2; .*'bertkit prepare --merge .*parts'",
     }.items():
         with pytest.raises(ValueError, match=complaint):
