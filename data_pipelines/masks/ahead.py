@@ -30,6 +30,8 @@ class ShardsAhead(AbstractContextManager):
         self._next = self._spans()
         self._span = next(self._next, None)
         """The first span that no step has reached yet."""
+        self._without_room: int | None = None
+        """The shard that the thread waits to have room for."""
         self._problem: ValueError | None = None
         self._moved, self._closed = threading.Condition(), False
         self._thread = threading.Thread(target=self._fetch, daemon=True)
@@ -48,6 +50,12 @@ class ShardsAhead(AbstractContextManager):
                 while not self._is_kept(self._span):
                     if self._problem is not None:
                         raise self._problem
+                    # Room for it would come of steps that are done, and this one waits for it.
+                    if self._without_room == self._span.shard and not self._has_room(self._span.shard):
+                        raise ValueError(
+                            f"step {step} needs more shards of {self._rows.origin.url} at once than fit; raise "
+                            "data.cache_gb, or lower train.global_batch or data.mix_shards"
+                        )
                     self._moved.wait(_POLL_SECONDS)
                 self._span = next(self._next, None)
 
@@ -73,7 +81,9 @@ class ShardsAhead(AbstractContextManager):
             if not self._rows.is_here(shard):
                 with self._moved:
                     while not (self._closed or self._has_room(shard)):
+                        self._without_room = shard
                         self._moved.wait()
+                    self._without_room = None
                 while not self._closed and not self._is_fetched(shard):
                     with self._moved:
                         self._moved.wait_for(lambda: self._closed, timeout=_PAUSE_SECONDS)

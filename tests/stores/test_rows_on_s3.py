@@ -187,6 +187,17 @@ def test_a_store_that_mixes_all_rows_is_fetched_first(rows, capfd):
     assert "data.cache_gb" in said
 
 
+def test_a_step_that_needs_more_shards_than_may_be_here_is_told(rows, capfd):
+    """It would wait for room that only its own end could make."""
+    shard = max(open_rows("rows").bytes_of_shards)
+    assert (
+        train(URL, "there", f"data.cache_gb={3 * shard / 1e9}", "train.global_batch=240", "train.micro_batch=24") == 2
+    )
+    said = capfd.readouterr().err
+    assert "data.cache_gb" in said
+    assert "train.global_batch" in said
+
+
 def test_rows_of_a_store_are_mixed_by_shards_unless_told_otherwise(rows, stopped_after, capfd):
     """The run says so once, and remembers it: a resume with another number is refused."""
     changes, told = ("train.steps=6", "run.save_every=3"), "data.mix_shards=0"
