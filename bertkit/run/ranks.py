@@ -284,11 +284,11 @@ def write_gathered(
     if accelerator.is_main_process:
         try:
             write(gathered)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a RuntimeError is torch's, of ranks that are lost
             failed = error
     for _ in gathered:
         pass  # the other ranks, or all of them where a file could not be written
-    told = agree_on(accelerator, "" if failed is None else str(failed))
+    told = agree_on(accelerator, "" if failed is None else str(failed) or repr(failed))
     if told:
         raise failed or OSError(told)
 

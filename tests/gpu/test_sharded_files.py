@@ -21,7 +21,7 @@ from bertkit.model.config import BertConfig
 from bertkit.pretrain.train import export
 from bertkit.run.checkpoint import save
 from bertkit.run.optim import build_optimizers
-from bertkit.run.ranks import Trainable
+from bertkit.run.ranks import Trainable, write_gathered
 from bertkit.run.state import LoopState, named_state
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
@@ -117,3 +117,17 @@ def test_a_file_that_cannot_be_written_is_told_on_every_rank(name, writers, tmp_
 
     assert all(on_ranks(NUM_RANKS, failing))
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("error", [OSError(), ValueError("another vocabulary")])
+def test_whatever_the_first_rank_fails_with_ends_every_rank(error):
+    def write(gathered):
+        next(gathered)
+        raise error
+
+    def failing(rank: Rank):
+        with pytest.raises((OSError, ValueError)) as raised:
+            write_gathered(rank, {"model": dict(trainable_on(rank).model.named_parameters())}, write)
+        return raised.value is error if rank.is_main_process else (str(error) or repr(error)) in str(raised.value)
+
+    assert all(on_ranks(2, failing))
