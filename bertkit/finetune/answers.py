@@ -3,6 +3,7 @@
 # W words over all sentences, M answers, K labels
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ def text_logits(ask: Ask, texts: Sequence[Sentence], rows: Sequence[Row]) -> np.
 
 def rules_of(labels: Sequence[str], settings: Mapping[str, Any]) -> TagRules | None:
     """The rules that tags are kept to; None where they know none."""
-    return tag_rules(labels, _scheme(labels, settings))
+    return _known_rules(tuple(labels), _scheme(labels, settings))
 
 
 def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:
@@ -67,6 +68,10 @@ def _scheme(labels: Sequence[str], settings: Mapping[str, Any]) -> Scheme:
     if not settings.get(LEGAL_SPANS, bioes or ours):
         return "plain"
     return "bioes" if bioes else "iob2"
+
+
+# Once for all sentences that a tagger reads, because the rules compare every label with every other.
+_known_rules = lru_cache(maxsize=8)(tag_rules)
 
 
 def word_logits(ask: Ask, num_words: Sequence[int], rows: Sequence[Row]) -> np.ndarray:

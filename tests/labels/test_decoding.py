@@ -90,11 +90,16 @@ def test_plain_tags_have_no_rules():
     assert tag_rules(("NOUN", "VERB"), "iob2") is None
 
 
-def test_extreme_scores_stay_finite():
-    rules = tag_rules(IOB, "iob2")
-    logits = np.full((3, 5), -1e4)
-    logits[:, 2] = 1e4  # I-a, which cannot begin
-    labels = legal_labels(logits, [3], rules)
-    confidences, (spans,) = span_probabilities(logits, [3], labels, rules)
-    assert np.isfinite(confidences).all()
-    assert all(0 <= chance <= 1 for chance in spans.values())
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_extreme_scores_stay_finite(scheme):
+    """A model that is certain of tags that cannot follow each other still gets probabilities."""
+    rules = tag_rules(SCHEMES[scheme], scheme)
+    for seed in range(20):
+        certain = np.random.default_rng(seed).integers(len(rules.labels), size=12)
+        logits = np.where(np.eye(len(rules.labels))[certain] > 0, 1e4, -1e4)
+        counts = [5, 0, 7]
+        labels = legal_labels(logits, counts, rules)
+        confidences, spans = span_probabilities(logits, counts, labels, rules)
+        assert ((confidences >= 0) & (confidences <= 1)).all()
+        assert all(0 <= chance <= 1 for each in spans for chance in each.values())
+        assert np.isfinite(log_likelihood(logits, counts, labels, rules)).all()
