@@ -58,7 +58,7 @@ def replace_file(path: Path, data: bytes) -> None:
     sync(path.parent)
 
 
-def publish_file(path: Path, data: bytes, scratch: Path) -> None:
+def publish_file(path: Path, data: bytes | Iterable[bytes], scratch: Path) -> None:
     """As `replace_file`, where several processes may write the same file at the same time: each writes it under a name
     of its own in the folder `scratch` first, where a kill may leave it."""
     unfinished = scratch / f".{uuid.uuid4().hex}"

@@ -109,7 +109,8 @@ def shared_runs(one: str, other: str) -> float:
 
 def find_with_ours(texts: list[str]) -> np.ndarray:
     rows = [signature(word_hashes(words_of(text)), _USUAL.near_ngram) for text in texts]
-    return find_copies(np.stack(rows), _USUAL.near_threshold)
+    with tempfile.TemporaryDirectory() as folder:
+        return find_copies(np.stack(rows), _USUAL.near_threshold, Path(folder))
 
 
 def find_with_rensa(texts: list[str]) -> np.ndarray:

@@ -1,9 +1,6 @@
 """What a corpus is like, before anyone trains on it: sizes, scripts, repeats, frequent phrases, odd characters."""
 
-# N documents, P hash functions
-
 import unicodedata
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
@@ -14,12 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from data_pipelines.clean.config import CleanConfig
-from data_pipelines.clean.findings import shorten
+from data_pipelines.clean.decision import judge, repeats_of
+from data_pipelines.clean.findings import NEARLY_REPEATED, REPEATED, shorten
 from data_pipelines.clean.languages import identifier, is_installed
-from data_pipelines.clean.near import NUM_HASHES, find_copies, signature
+from data_pipelines.clean.near import signature
 from data_pipelines.clean.rules import COUNTS, Text
 from data_pipelines.clean.words import text_hash
 from data_pipelines.text.config import CorpusConfig
@@ -66,14 +62,14 @@ class Card:
 
 
 def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
-    """Read the corpus once, in memory that hardly grows with it: signatures are on disk until they are compared."""
-    card, hashes, characters, languages = Card(), array("Q"), Counter[str](), Counter[str]()
+    """Read the corpus once, in memory that does not grow with it: what is compared is on disk."""
+    card, characters, languages = Card(), Counter[str](), Counter[str]()
     ngrams = {size: Counter[str]() for size in NGRAMS}
     language_of = identifier() if is_installed() else None
     config = CleanConfig()
-    with TemporaryDirectory(prefix="bertkit-card-") as folder:
-        path = Path(folder) / "signatures"
-        with open(path, "wb") as file:
+    with TemporaryDirectory(prefix="bertkit-card-") as name:
+        folder = Path(name)
+        with open(folder / "hashes", "wb") as hashes, open(folder / "signatures", "wb") as signatures:
             for document in read_documents(corpus):
                 text = Text.of(document.text)
                 _count(card, document, text)
@@ -82,16 +78,13 @@ def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
                     _count_ngrams(counts, text.words, size)
                 if language_of is not None:
                     languages[language_of(document.text)] += 1
-                hashes.append(int(text_hash(text.hashes_W)))
-                file.write(signature(text.hashes_W, config.near_ngram).tobytes())
+                hashes.write(text_hash(text.hashes_W).tobytes())
+                signatures.write(signature(text.hashes_W, config.near_ngram).tobytes())
                 progress(card.characters)
-        if card.documents:
-            signatures_NP = np.memmap(path, np.uint32, "r").reshape(-1, NUM_HASHES)
-            copies = find_copies(signatures_NP, config.near_threshold) >= 0
-            _, first = np.unique(np.frombuffer(hashes, np.uint64), return_index=True)
-            exact = np.ones(card.documents, bool)
-            exact[first] = False
-            card.repeated, card.nearly_repeated = int(exact.sum()), int((copies & ~exact).sum())
+        repeats = repeats_of(judge(folder / "hashes", folder / "signatures", config, folder)[0])
+    card.repeated, card.nearly_repeated = (
+        repeats[reason].num_units if reason in repeats else 0 for reason in (REPEATED, NEARLY_REPEATED)
+    )
     card.ngrams = {size: counts.most_common(_SHOWN) for size, counts in ngrams.items()}
     card.languages = None if language_of is None else dict(languages.most_common())
     card.scripts = _scripts(characters)

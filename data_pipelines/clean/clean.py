@@ -6,7 +6,7 @@ Three steps, of which the first and the last can be done in parts, by many worke
 2. `decide` compares the notes of all parts, once;
 3. `write_part` writes what stays, and `finish` gathers it.
 
-The notes are on disk, in a folder next to the one to write, so that memory hardly grows with the corpus. A block is
+The notes are on disk, in a folder next to the one to write, so that memory does not grow with the corpus. A block is
 complete or absent, even if it is made twice. Killed anywhere, the same call resumes after the last block.
 """
 
@@ -38,12 +38,13 @@ from data_pipelines.clean.job import (
 )
 from data_pipelines.clean.languages import identifier
 from data_pipelines.clean.measured import Candidate, Measured, measure_block
+from data_pipelines.clean.on_disk import in_pieces
 from data_pipelines.clean.private import mask_private
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, check_unchanged, read_documents
 from data_pipelines.text.parts import Block, Part, read_blocks
 
-_VERDICTS = "verdicts"
+_VERDICTS, _SCRATCH = "verdicts", "deciding"
 
 Progress = Callable[[str, int], None]
 """Receives what is being done, and how many characters of the corpus were read for it."""
@@ -91,8 +92,9 @@ def decide(job: Job, num_parts: int) -> Findings:
         raise ValueError(f"{job.out} lacks {len(missing)} of {num_parts} measured parts: {', '.join(missing[:5])}")
     blocks = sorted(block for blocks in lists.values() for block in blocks)
     paths = (job.state / MEASURED / f"{block}.npz" for block in blocks)
-    decision = decide_blocks(paths, job.config, job.state / "signatures")
-    job.publish(_VERDICTS, decision.verdict_N.tobytes())
+    with durable.scratch_folder(job.state / _SCRATCH) as folder:
+        decision = decide_blocks(paths, job.config, folder)
+        job.publish(_VERDICTS, (piece.tobytes() for piece in in_pieces(decision.verdict_N)))
     decided = {
         "blocks": dict(zip(blocks, decision.starts, strict=True)),
         "examples": decision.examples,

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ class Job(NamedTuple):
         """Whether a part of the step that the job is at was made."""
         return (self.state / (WRITTEN if self.decided else MEASURED) / f"{part.folder}.json").is_file()
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes | Iterable[bytes]) -> None:
         """Write a file of the state at once; two workers with the same part are not in each other's way."""
         durable.publish_file(self.state / name, data, self.state)
 

@@ -7,10 +7,13 @@ texts that agree in a whole band are compared.
 
 # N texts, P hash functions, R numbers of a band, C pairs to compare
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
+from data_pipelines import durable
+from data_pipelines.clean.on_disk import earlier_equals, filled, map_numbers, unique_numbers
 from data_pipelines.clean.words import mixed, ngram_hashes
 
 NUM_HASHES, ROWS_OF_BAND = 120, 2
@@ -28,48 +31,50 @@ def signature(hashes_W: np.ndarray, ngram: int) -> np.ndarray:
     return smallest_P
 
 
-def find_copies(signatures_NP: np.ndarray, threshold: float) -> np.ndarray:
-    """(N,): for each text the kept text before it that it nearly repeats, -1 where there is none. `signatures_NP` may
-    be on disk: in addition to some numbers for each text, only a few of its rows are in memory."""
+def find_copies(signatures_NP: np.ndarray, threshold: float, folder: Path) -> np.ndarray:
+    """(N,): for each text the kept text before it that it nearly repeats, -1 where there is none. It is mapped from a
+    file in `folder`, an empty one for what memory need not hold; `signatures_NP` may be mapped, too."""
     num_texts = len(signatures_NP)
-    pairs_C = _unique(second * num_texts + first for first, second in _alike(signatures_NP, threshold))
-    copy_of_N = np.full(num_texts, -1, np.int64)
+    pairs = (
+        later_C.astype(np.uint64) * np.uint64(num_texts) + earlier_C.astype(np.uint64)
+        for earlier_C, later_C in _alike(signatures_NP, threshold, folder)
+    )
+    pairs_C = unique_numbers(folder / "pairs", pairs)
+    copy_of_N = filled(folder / "copies", -1, np.int64, num_texts)
     for at in range(0, len(pairs_C), _AT_ONCE):
-        later_C, earlier_C = np.divmod(pairs_C[at : at + _AT_ONCE], num_texts)
-        for second, first in zip(later_C.tolist(), earlier_C.tolist(), strict=True):
+        later_C, earlier_C = np.divmod(pairs_C[at : at + _AT_ONCE], np.uint64(num_texts))
+        for later, earlier in zip(later_C.tolist(), earlier_C.tolist(), strict=True):
             # What repeats a copy, but not the text that is kept of it, stays.
-            if copy_of_N[first] < 0 and copy_of_N[second] < 0:
-                copy_of_N[second] = first
+            if copy_of_N[earlier] < 0 and copy_of_N[later] < 0:
+                copy_of_N[later] = earlier
     return copy_of_N
 
 
-def _unique(bands: Iterable[np.ndarray]) -> np.ndarray:
-    """The numbers in any of these, sorted. Copies meet in most bands: what repeats is dropped on the way,
-    whenever as much was added as is known."""
-    known, added = np.zeros(0, np.int64), list[np.ndarray]()
-    for numbers in bands:
-        added.append(numbers)
-        if sum(map(len, added)) > len(known):
-            known, added = np.unique(np.concatenate([known, *added])), []
-    return np.unique(np.concatenate([known, *added]))
+def _alike(signatures_NP: np.ndarray, threshold: float, folder: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The pairs that agree in a band and, by their signatures, in enough n-grams: of the texts that share a band, each
+    with the first one and with the one before it. A pair is given for each band in which it agrees."""
+    for band_N in _write_bands(signatures_NP, folder / "bands"):
+        for equals in earlier_equals(band_N, folder):
+            others = equals.before_C != equals.first_C
+            earlier_C = np.concatenate([equals.first_C, equals.before_C[others]])
+            later_C = np.concatenate([equals.place_C, equals.place_C[others]])
+            for at in range(0, len(later_C), _AT_ONCE):
+                earlier, later = earlier_C[at : at + _AT_ONCE], later_C[at : at + _AT_ONCE]
+                shared = np.count_nonzero(signatures_NP[earlier] == signatures_NP[later], axis=1)
+                alike = shared / NUM_HASHES >= threshold
+                yield earlier[alike], later[alike]
 
 
-def _alike(signatures_NP: np.ndarray, threshold: float):
-    """Of each band the pairs that agree in it and, by their signatures, in enough n-grams: of the texts
-    that share a band, each with the first one and with the one before it."""
-    for start in range(0, NUM_HASHES, ROWS_OF_BAND):
-        band_N = _hashed(signatures_NP[:, start : start + ROWS_OF_BAND])
-        order = np.argsort(band_N, kind="stable")
-        begins = np.append(True, band_N[order[1:]] != band_N[order[:-1]])[: len(order)]
-        leader = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
-        first_C = np.concatenate([leader[~begins], order[np.flatnonzero(~begins) - 1]])
-        second_C = np.tile(order[~begins], 2)
-        alike_C = np.zeros(len(first_C), bool)
-        for at in range(0, len(first_C), _AT_ONCE):
-            first, second = first_C[at : at + _AT_ONCE], second_C[at : at + _AT_ONCE]
-            shared = (signatures_NP[first] == signatures_NP[second]).mean(axis=1)
-            alike_C[at : at + _AT_ONCE] = shared >= threshold
-        yield first_C[alike_C], second_C[alike_C]
+def _write_bands(signatures_NP: np.ndarray, path: Path) -> np.ndarray:
+    """(bands, N) of 64 bits in a file: the hash of each band of each text."""
+    num_texts, num_bands = len(signatures_NP), NUM_HASHES // ROWS_OF_BAND
+    with durable.naming(path), open(path, "wb") as file:
+        for at in range(0, num_texts, _AT_ONCE):
+            rows = signatures_NP[at : at + _AT_ONCE]
+            for band in range(num_bands):
+                file.seek(8 * (band * num_texts + at))
+                file.write(_hashed(rows[:, band * ROWS_OF_BAND : (band + 1) * ROWS_OF_BAND]).tobytes())
+    return map_numbers(path, np.dtype(np.uint64)).reshape(num_bands, num_texts)
 
 
 def _hashed(numbers_NR: np.ndarray) -> np.ndarray:

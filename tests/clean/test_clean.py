@@ -10,6 +10,7 @@ import pytest
 from bertkit.cli import main
 from bertkit.report.cleaning import write_cleaning_page
 from data_pipelines.clean import clean as module
+from data_pipelines.clean import decision
 from data_pipelines.clean.clean import clean, decide, finish, make_part
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.job import open_job
@@ -164,6 +165,20 @@ def test_killed_anywhere_it_resumes_to_the_same_text(corpus, tmp_path, monkeypat
     assert len(measured) < len(list((tmp_path / "whole" / "text").iterdir()))
     assert files(tmp_path / "out") == files(tmp_path / "whole")
     assert not state.exists()
+
+
+def test_killed_while_it_decides_it_decides_anew(corpus, tmp_path, monkeypatch):
+    expected = clean(corpus, CleanConfig(), tmp_path / "whole", ignore)
+    with monkeypatch.context() as patch:
+        patch.setattr(decision, "find_copies", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            clean(corpus, CleanConfig(), tmp_path / "out", ignore)
+    scratch = tmp_path / ".cleaning-out" / "deciding"
+    assert not scratch.exists()
+    scratch.mkdir()  # as a kill leaves it
+    (scratch / "bands").write_bytes(b"half of it")
+    assert clean(corpus, CleanConfig(), tmp_path / "out", ignore) == expected
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("small_blocks")
