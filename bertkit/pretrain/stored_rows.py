@@ -7,6 +7,8 @@ from pathlib import Path
 
 from bertkit.config.recipe import MIXED_OF_STORES, DataSection
 from bertkit.config.sections import RunConfig
+from bertkit.run.checkpoint import checkpoints
+from bertkit.run.folder import CHECKPOINTS
 from bertkit.run.lock import locked
 from bertkit.terminal import Update
 from data_pipelines.masks.shard_order import ShardOrder
@@ -44,8 +46,8 @@ def order_note(rows: Rows, data: DataSection) -> str | None:
 def open_prepared(
     data: DataSection, run: RunConfig, cache: Path, progress: Callable[[str], AbstractContextManager[Update]]
 ) -> Path:
-    """`prepared_folder`, ready to be opened. Of a store the shard that comes first is fetched now, or every shard where
-    all rows are mixed: later the ranks would wait for each other."""
+    """`prepared_folder`, ready to be opened. Of a store every shard is fetched now where all rows are mixed, else the
+    one that a new run begins with: later the ranks would wait for each other."""
     folder = prepared_folder(data, run.dir, cache)
     if data.prepared is None or not is_url(data.prepared):
         return folder
@@ -55,7 +57,10 @@ def open_prepared(
         rows.verify()
         _check_room(data, rows.bytes_of_shards)
         order = order_of_shards(rows, data, run.seed)
-        shards = range(len(rows.rows_of_shards)) if order is None else [order.spans(0)[0].shard]
+        shards = list(range(len(rows.rows_of_shards)))
+        if order is not None:
+            resumes = bool(checkpoints(Path(run.dir) / CHECKPOINTS))
+            shards = [] if resumes else [order.spans(0)[0].shard]
         missing = [shard for shard in shards if not rows.is_here(shard)]
         if missing:
             with progress(f"fetching rows from {data.prepared}") as update:

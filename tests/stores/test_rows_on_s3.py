@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,23 @@ def test_the_first_step_waits_for_one_shard(rows, counted, capfd):
     assert train(URL, "there", *changes) == 0
     fetched = [name for name in rows.asked if name.startswith("GET rows/train") and name.endswith("tokens")]
     assert len(fetched) == 1
+    assert train("rows", "here", *changes) == 0
+    assert weights("there") == weights("here")
+
+
+@pytest.mark.parametrize(("objective", "counts"), [("masked-lm", False), ("hard-targets", True)])
+def test_a_resume_fetches_the_first_shard_only_to_count_it(rows, stopped_after, objective, counts, capfd):
+    """Its folder here is gone; the last step of the epoch needs other shards."""
+    last = sum(open_rows("rows").rows_of_shards) // 24 - 1
+    changes = (f"train.steps={last + 1}", "eval.max_rows=1", f"train.objective={objective}")
+    rows.asked.clear()
+    with stopped_after(last):
+        assert train(URL, "there", *changes) == 143
+    first = next(name for name in rows.asked if name.startswith("GET rows/train") and name.endswith("tokens"))
+    shutil.rmtree("cache")
+    rows.asked.clear()
+    assert train(URL, "there", *changes) == 0
+    assert (first in rows.asked) == counts
     assert train("rows", "here", *changes) == 0
     assert weights("there") == weights("here")
 
