@@ -63,7 +63,7 @@ class Row(NamedTuple):
 LONGEST_DOCUMENT = 256
 """Sentences of a document that are read together, counted from its first: a file of any length is read in parts."""
 MAX_TOKENS = 4096
-"""Subwords computed at once in prediction: what the caches of a CPU like, and a GPU does not mind."""
+"""Subwords computed at once in prediction: they fit the caches of a CPU, and a GPU does not mind."""
 
 Ask = Callable[[Sequence[Row]], Iterator[tuple[list[int], Any]]]
 """Computes rows in batches of equal length: the indices of a batch's rows, and the logits (M, K) of their answers in
@@ -100,8 +100,8 @@ class RowForm(NamedTuple):
             max_length=min(max_length, config.max_position_embeddings),
             stride=stride,
             between=_between(tokenizer, after),
-            has_types=getattr(config, "type_vocab_size", 0) > 1,
-            is_rotary=hasattr(config, "global_rope_theta"),
+            has_types=config.has_token_types,
+            is_rotary=config.is_rotary,
         )
 
     @property
@@ -145,7 +145,7 @@ class WordEncoder:
         self._later: dict[str, list[int]] = {}
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
-        """All sentences in a few operations on arrays, of which the results are views."""
+        """All sentences in a few operations on arrays; the results are views of these."""
         subwords = self._subwords(sentences)
         length_W = np.fromiter(map(len, subwords), np.int64, len(subwords))
         ids_P = np.fromiter(chain.from_iterable(subwords), np.int64, int(length_W.sum()))

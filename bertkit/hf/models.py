@@ -105,8 +105,8 @@ def save_around(model: Model, folder: Path, tokenizer: Any = None) -> None:
     """Write all of a model folder but the weights: config.json, and the tokenizer as this model needs it."""
     layout = layout_of(model)
     if tokenizer is not None:
-        types = getattr(layout.config, "type_vocab_size", 0) > 1
-        tokenizer.save(folder, token_types=types, max_length=layout.config.max_position_embeddings)
+        config = layout.config
+        tokenizer.save(folder, token_types=config.has_token_types, max_length=config.max_position_embeddings)
     write_layout(layout, folder, special_ids=getattr(tokenizer, "special", None))
 
 
@@ -117,8 +117,8 @@ def exported_weights(model: Model) -> dict[str, Tensor]:
 
 
 def stored_weights(model: Model) -> dict[str, Tensor]:
-    """By the names that transformers gives them, in the order in which they are written, the tensors of ours that hold
-    them; one that is several of theirs stands at each."""
+    """Our tensors by the names that transformers gives them, in the order in which they are written. A tensor that has
+    several names there is listed under each."""
     state = model.state_dict()
     return {name: state[row.ours] for name, row in _stored(model).items()}
 

@@ -111,6 +111,16 @@ class EncoderConfig:
         """How far each block sees to either side; None where it sees everything."""
         return (None,) * self.num_hidden_layers
 
+    @property
+    def has_token_types(self) -> bool:
+        """Whether the encoder distinguishes the second of two texts from the first."""
+        return False
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether positions only tell how far tokens are from each other, however far that is."""
+        return False
+
     def heads(self) -> HeadStyle:
         raise NotImplementedError(f"{type(self).__name__} does not define its heads")
 
@@ -160,6 +170,10 @@ class BertConfig(EncoderConfig):
             raise ValueError(
                 "type_vocab_size must be at least 1, got 0; transformers cannot load a BERT without token types"
             )
+
+    @property
+    def has_token_types(self) -> bool:
+        return self.type_vocab_size > 1
 
     def heads(self) -> HeadStyle:
         return HeadStyle(
@@ -266,6 +280,10 @@ class ModernBertConfig(EncoderConfig):
             for layer in range(self.num_hidden_layers)
         )
         return tuple(self.local_attention // 2 if kind == "sliding_attention" else None for kind in types)
+
+    @property
+    def is_rotary(self) -> bool:
+        return True
 
     def heads(self) -> HeadStyle:
         return HeadStyle(
