@@ -100,7 +100,7 @@ def takes_text(stream: Any, seconds: float) -> bool:
     """Whether a write would not block for longer than `seconds`, as a full pipe or a stopped terminal does."""
     try:
         return bool(select.select([], [stream], [], seconds)[1])
-    except (OSError, ValueError, TypeError):  # no file, or a closed one: writing to it tells
+    except (OSError, ValueError, TypeError):  # no file, or a closed one: writing to it raises
         return True
 
 

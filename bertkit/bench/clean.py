@@ -67,7 +67,7 @@ class Planted(NamedTuple):
     """First the documents as they are, then the copies."""
     num_natural: int
     originals: list[int]
-    """The document of which each copy is one."""
+    """The document that each copy was made of."""
     changed: list[float]
     """The share of each copy's words that was changed."""
 

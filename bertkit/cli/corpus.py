@@ -156,7 +156,7 @@ def _answer_with_findings(json: str | None, facts: dict[str, Any], out: Path, do
             against = ", ".join(facts["identity"]["clean"]["against"])
             print(f"removed {facts['removed_lines']:,} lines that share text with {against}")
         for kind, count in facts["private"].items():
-            print(f"replaced {count:,} of the kind {kind}")
+            print(f"private data replaced: {kind} {count:,} times")
         print(f"wrote {out} and {page}")
 
     answer(json, facts, show)

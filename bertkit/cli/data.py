@@ -207,7 +207,7 @@ def check_sources(corpus: CorpusConfig) -> None:
 
 
 def in_bytes(num_bytes: int) -> str:
-    """In the largest unit of which there is at least one."""
+    """In the largest unit that gives at least 1."""
     if num_bytes < 1e6:
         return f"{max(num_bytes / 1e3, 0.1):.1f} kB"
     return f"{num_bytes / 1e6:,.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:,.1f} GB"

@@ -67,7 +67,7 @@ def _check_place(flag: str, path: Path | None) -> None:
 
 
 def _rows(model: str) -> "Rows | None":
-    """The rows that a run was trained on; for any other model, and where they are gone, the reason is told."""
+    """The rows that a run was trained on. None for any other model, or if they are gone; the reason is printed."""
     from bertkit.pretrain.data import rows_of_run
     from data_pipelines.rows.shards import open_rows
 

@@ -58,7 +58,7 @@ def _inspect_masks(arguments: argparse.Namespace) -> None:
 def _check_steps(arguments: argparse.Namespace, config: MaskConfig) -> None:
     step, total_steps = arguments.step or 0, arguments.steps or 0
     if config.final_rate is None and not (arguments.step is arguments.steps is None):
-        raise ValueError("--step and --steps go with --final-rate; without it the rate is the same at every step")
+        raise ValueError("--step and --steps need --final-rate; without it the rate is the same at every step")
     if config.final_rate is not None and total_steps < 1:
         raise ValueError("--final-rate is the rate at the last step: say with --steps how many there are, at least 1")
     if not 0 <= step <= total_steps:

@@ -26,7 +26,7 @@ MAY_CHANGE = "may change on resume"
 
 
 class Sections(NamedTuple):
-    """Marks a group of which there are several kinds."""
+    """Marks a group that has several kinds."""
 
     tag: str
     """The key that selects the kind."""
@@ -198,7 +198,7 @@ def part(config: Any, cls: type[Config]) -> Config:
 
 
 def _kinds(hint: Any) -> list[type]:
-    """The dataclasses of which a group holds one; none for a value."""
+    """The dataclasses that a group may hold; none for a value."""
     if sections := _sections(hint):
         return list(sections.kinds().values())
     return [typing.cast(type, hint)] if dataclasses.is_dataclass(hint) else []

@@ -213,6 +213,6 @@ class RunConfig:
 
 
 def check_run_dir(folder: str, remedy: str = "") -> None:
-    """Refuse a URL, of which a folder called s3: would be made."""
+    """Refuse a URL: it would make a folder called s3:."""
     if is_url(folder):
         raise ValueError(f"dir must be a folder on this disk, got {folder}{remedy}")

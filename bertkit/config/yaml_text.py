@@ -20,8 +20,8 @@ def _only(wanted: tuple[str, ...]) -> dict[Any, list[tuple[str, Any]]]:
 
 class PlainLoader(yaml.SafeLoader):
     """Reads text, true, false, null, lists and mappings. A number stays as it was written: YAML 1.1 reads 010 as 8 and
-    1:30 as 90, which nobody means. A key written twice is a mistake, not a choice of the last one; and no text of a few
-    lines stands for a value of a billion, as aliases of aliases would."""
+    1:30 as 90, which nobody means. A key written twice is refused, and so are aliases:
+    a few lines of aliases of aliases can hold a billion values."""
 
     yaml_implicit_resolvers = _only((":bool", ":null", ":merge"))
     yaml_constructors: ClassVar = {

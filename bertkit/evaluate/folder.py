@@ -79,4 +79,4 @@ def print_scores(scores: dict[str, Any]) -> None:
             f"({pseudo['bits_per_byte']:.3f} bits), over {pseudo['num_words']:,} words"
         )
         if pseudo["unknown_share"] > 0.01:
-            print(f"note: {pseudo['unknown_share']:.1%} of the pieces are unknown to the tokenizer; they look too easy")
+            print(f"note: {pseudo['unknown_share']:.1%} of the subwords are unknown; they look too easy to guess")

@@ -90,7 +90,7 @@ class EncodedPairs:
         for place, sentence in enumerate(encoded):
             if not 0 < len(sentence.ids) <= longest - 2:
                 raise ValueError(
-                    f"{pairs[place // 2].place}: a sentence of {len(sentence.ids)} tokens, where the model reads "
+                    f"{pairs[place // 2].place}: a sentence has {len(sentence.ids)} tokens, but the model reads "
                     f"1 to {longest - 2}: {texts[place][:60]!r}; leave the pair out"
                 )
         numbers: dict[Sentence, int] = {}

@@ -44,7 +44,7 @@ def token_log_probs(
     """The log-probability of every token of every sentence, in nats. Torch computes on this device; without one,
     `target_logits` takes and gives arrays. `report` gets the tokens done, and in all."""
     if special.mask_id is None:
-        raise ValueError("this tokenizer has no mask token, so nothing can be asked")
+        raise ValueError("this tokenizer has no mask token, so no token can be masked")
     found = [np.empty(0)] * len(sentences)
     done, total = 0, sum(len(sentence.ids) for sentence in sentences)
     for indices in _by_length(sentences):

@@ -95,7 +95,7 @@ class OnnxModel:
         return self._session.run(None, {name: given[name] for name in self._inputs})[0]
 
     def target_logits(self, batch: Any) -> np.ndarray:
-        """(M, K) at the targets of a packed batch of arrays, of which a few rows are computed at a time."""
+        """(M, K) at the targets of a packed batch of arrays, computed a few rows at a time."""
         borders = batch.cu_seqlens
         width = len(self.labels) or self.config.vocab_size
         at_once = max(1, _MOST_LOGITS // (batch.max_seqlen * width))

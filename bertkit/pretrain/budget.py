@@ -40,8 +40,7 @@ Lengths = list[tuple[int, int]]
 def decide_steps(
     recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, spent: float = 0.0
 ) -> int:
-    """How many steps fit the recipe's budget, of which `spent` seconds are gone. Model and optimizers are left as
-    they were."""
+    """How many steps fit the recipe's budget after `spent` seconds of it. Model and optimizers stay as they were."""
     train = recipe.train
     if train.steps is not None:
         return train.steps

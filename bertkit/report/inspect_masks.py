@@ -113,8 +113,8 @@ def inspect_rows(
 ) -> Inspection:
     """Mask the rows as a run of this seed does in this epoch at this step.
 
-    A rate that changes is measured at five steps from the first to the last of `total_steps`, too. `progress` is told
-    how many rows were masked, of how many.
+    A rate that changes is measured at five steps from the first to the last of `total_steps`, too. `progress` gets the
+    number of rows masked so far, and their total.
     """
     collator = MaskingCollator.from_config(
         source.tokenizer, config, seed=seed, total_steps=total_steps, layout="packed", return_tensors="np"

@@ -53,7 +53,7 @@ class Card:
     languages: dict[str, int] | None = None
     """Documents of each language by its ISO code, the most frequent one first; None without the package py3langid."""
     ngrams: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
-    """By the number of words: the most frequent runs of so many, and how often each occurs at least."""
+    """By length in words: the most frequent n-grams, and how often each occurs at least."""
     odd: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Characters that prose hardly has: code point, kind, name, how often."""
 

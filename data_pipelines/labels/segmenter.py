@@ -79,7 +79,7 @@ def learn_segmenter(runs: Iterable[Sequence[str]]) -> LearnedSegmenter:
 def _features(text: str, words: frozenset[str]) -> list[list[str]]:
     """The names of what votes on each character."""
     length = len(text)
-    begins, ends, inside = ([0] * length for _ in range(3))  # the longest known word of which it is the first, ...
+    begins, ends, inside = ([0] * length for _ in range(3))  # length of the longest known word that begins here, ...
     for start in range(length):
         for size in range(1, min(_LONGEST, length - start) + 1):
             if text[start : start + size] in words:

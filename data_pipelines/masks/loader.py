@@ -88,8 +88,8 @@ def evaluation_batches(
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """What is started within this context never hears of them: a scheduler signals every process of a run, and a
-    worker that obeyed would take the batches away that its parent still needs to come to the end of a step."""
+    """Processes that are started within this context ignore them. A scheduler signals every process of a run, and its
+    parent still needs the batches of a worker to finish its step."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     try:
         yield

@@ -228,7 +228,7 @@ class Rows:
 
     def drop(self, shard: int) -> None:
         """Make room for another shard."""
-        assert self.origin is not None, "rows of which there is no other copy"
+        assert self.origin is not None, "these rows have no other copy"
         drop_shard(self.folder, self._entries[shard])
 
     def of_shard(self, shard: int) -> "Rows":

@@ -150,7 +150,7 @@ def version_of(path: Path | StoredFile) -> str:
 
 
 def check_unchanged(config: CorpusConfig, before: list[dict]) -> None:
-    """Refuse a corpus of which a file is another than when these fingerprints were taken."""
+    """Refuse a corpus if one of its files has changed since these fingerprints were taken."""
     none: dict = {}
     for old, new in zip_longest(before, fingerprint_sources(config, before), fillvalue=none):
         if {**old, "modified": 0} != {**new, "modified": 0}:

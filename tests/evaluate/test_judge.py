@@ -104,7 +104,7 @@ def padded_score(oracle, tokenizer, text: str, method: str) -> float:
 
 def test_a_sentence_the_model_cannot_read_is_told_with_its_place(model):
     for text in ("house " * 60, " "):
-        with pytest.raises(ValueError, match=r"file:1: a sentence of \d+ tokens"):
+        with pytest.raises(ValueError, match=r"file:1: .* \d+ tokens"):
             judge_folder(str(model), [pair("x", good=text)], JudgeConfig(), None)
 
 

@@ -1,7 +1,7 @@
 """Labels that are likely wrong: every sentence is judged by a model trained on the other folds.
 
-A fold is a training like any other: it stops at a signal and resumes with the same command. What its model says of the
-sentences it has not seen is written down, and its checkpoints go.
+Each fold is trained as any run is: it stops at a signal and resumes with the same command. What its model predicts for
+the sentences that it has not seen is saved, and its checkpoints are removed.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Sentences to folds: parts of about the same size, of which a model that learns from the others has seen nothing."""
+"""Sentences to folds: parts of about the same size. A model that learns from the others has seen nothing of a fold."""
 
 from collections.abc import Sequence
 

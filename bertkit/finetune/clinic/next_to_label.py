@@ -20,8 +20,8 @@ _GRAM = 4
 
 
 def next_to_label(answers: Iterable[Answer], most: int) -> list[Answer]:
-    """So many of the answers, the first first. One is worth more the less sure it is, and the less it is like those
-    already chosen; copies are taken once. What each is worth is added to its record, with its place."""
+    """At most `most` of the answers, the best first: the less sure an answer is, and the less it resembles those
+    already chosen, the better. Copies are taken once. Each record gets its score and its place."""
     held = _most_uncertain(answers, max(_HELD_FOR_EACH * most, _LEAST_HELD))
     vectors_PF = _vectors([_text(answer) for _, answer in held])
     worth_P = np.array([uncertainty for uncertainty, _ in held])

@@ -18,7 +18,7 @@ _MAX_TOKENS, _MAX_PADDING = 512, 0.1
 
 
 def open_model(folder: Path, kinds: Iterable[str], backend: str, device: str) -> tuple[Any, Ask]:
-    """The model of a folder, of which `kind`, `labels` and `config` can be read, and the function that asks it."""
+    """The model of a folder, with its `kind`, `labels` and `config`, and the function that computes with it."""
     backend = choose_backend(folder, backend, device)
     if backend == "torch":
         return open_torch(folder, kinds, device)

@@ -40,7 +40,7 @@ def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, 
 
 
 def _unknown(sentences: list[Sentence], labels: Sequence[str]) -> list[str]:
-    """Notes on labels that the model cannot give; a model without labels writes whatever it likes."""
+    """Notes on labels that the model cannot give; a model without labels may write anything."""
     return unlearnable({"train": [], "dev": [], "test": sentences}, labels) if labels else []
 
 

@@ -1,4 +1,4 @@
-"""Writing token by token: the likeliest texts by beam search, of which greedy search is the narrowest.
+"""Writing token by token: the likeliest texts by beam search; with one beam it is greedy search.
 
 A source is computed once; after that every step computes one token of each text, with the keys and values of all
 earlier ones kept.
@@ -78,8 +78,8 @@ class _Beams:
         self.ended: list[Draft] = []
 
     def grow(self, candidates: Sequence[tuple[int, int, float]], end: int) -> list[int]:
-        """Take the best continuations (of which text, by which token, with which score); of which texts those that
-        still grow are continuations."""
+        """Take the best continuations (index of the text, new token, score). Returns for each text that still grows
+        the index of the text that it continues."""
         grown: list[Draft] = []
         parents: list[int] = []
         for parent, token, score in candidates:
