@@ -63,6 +63,14 @@ class LabeledSection(TaggedConfig):
     """How a text is rewritten: left to right, token by token; or in parallel, all tokens at once in a few passes, the
     surest ones first."""
 
+    slots: Literal["after", "between"] = "after"
+    """Where a text is rewritten in parallel: after its source, up to an end; or between the tokens of the source, each
+    next to what becomes of it, for texts that keep most of their source in its order."""
+
+    corruption: Annotated[float, Range("[0, 1)")] = 0.0
+    """Share of the target's tokens that training shows wrongly, replaced by random ones, others at every step, while
+    the answers stay right: a writer reads its own mistakes, too."""
+
     passes: Count = 4
     """Passes in which a text is rewritten in parallel."""
 
@@ -78,6 +86,8 @@ class LabeledSection(TaggedConfig):
         super().__post_init__()
         if not self.train:
             raise ValueError("train is empty; give at least one file")
+        if self.slots == "between" and self.order != "parallel":
+            raise ValueError(f"slots=between belongs to order=parallel, but order is {self.order}")
 
 
 @dataclass(frozen=True, kw_only=True)

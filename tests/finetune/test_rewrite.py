@@ -16,6 +16,7 @@ torch.set_num_threads(1)
 SHAPES = {
     "left-to-right": ("bert-bytes", "hidden_dropout_prob"),
     "parallel": ("modernbert-bytes", "mlp_dropout"),
+    "between": ("modernbert-bytes", "mlp_dropout"),
 }
 
 
@@ -34,7 +35,8 @@ def changes(tmp_path, order, **others):
     values = {
         "data.train": write_forms(tmp_path / "train.tsv", 500, 0),
         "data.dev": write_forms(tmp_path / "dev.tsv", 25, 1),
-        "data.order": order,
+        "data.order": "parallel" if order == "between" else order,
+        "data.slots": "between" if order == "between" else "after",
         "model.like": tmp_path / "shape.yaml",
         "run.dir": tmp_path / "run",
         "train.epochs": 6,
@@ -49,7 +51,7 @@ def changes(tmp_path, order, **others):
     return [f"{key}={value}" for key, value in values.items()]
 
 
-@pytest.mark.parametrize("order", ["left-to-right", "parallel"])
+@pytest.mark.parametrize("order", ["left-to-right", "parallel", "between"])
 def test_plurals_are_learnt_and_written(order, tmp_path, capsys):
     assert finetune(read_finetune_recipe("inflection", changes(tmp_path, order))) == 0
     found = json.loads((tmp_path / "run/scores.json").read_text())
@@ -57,7 +59,7 @@ def test_plurals_are_learnt_and_written(order, tmp_path, capsys):
     assert found["dev"]["mean"] == scores["exact"] > 0.8
     assert found["dev"]["baselines"]["copy of the source"]["exact"] == 0.5
     assert scores["edit_distance"] < 0.5
-    assert ("one_pass" if order == "parallel" else "five_beams") in scores
+    assert ("five_beams" if order == "left-to-right" else "one_pass") in scores
     writer = bertkit.Writer.load(tmp_path / "run")
     assert str(writer.write("bab", ["N", "SG"])) == "bab"
     sources = tmp_path / "sources.txt"
@@ -75,18 +77,19 @@ def test_plurals_are_learnt_and_written(order, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == ["bab", "", "abbs"]
     html = page.read_text()
     assert "abb → abbs" in html
-    assert ("Passes 1 to 4" in html) == (order == "parallel")
+    assert ("Passes 1 to 4" in html) == (order != "left-to-right")
     explained = explain(writer, "abb", ["N", "PL"])
     tokens, sure, kept = explained.passes[-1]
-    assert tokens == [*"abbs", "[SEP]"]
+    # Of slots between tokens only those that hold something are shown.
+    assert tokens == ([*"abbs"] if order == "between" else [*"abbs", "[SEP]"])
     assert explained.source == ["[CLS]", *"abb", "[SEP]", "<N>", "<PL>", "[SEP]"]
-    assert explained.attention.shape == (5, 8)
+    assert explained.attention.shape == (len(tokens), 8)
     assert (explained.attention.sum(axis=1) <= 1.0001).all()
     assert all(kept)
     assert 0 < min(sure) <= max(sure) <= 1
-    option = "--beams" if order == "parallel" else "--passes"
+    option = "--passes" if order == "left-to-right" else "--beams"
     assert main(["write", "--model", str(tmp_path / "run"), str(sources), option, "2"]) == 2
-    assert order in capsys.readouterr().err
+    assert ("left-to-right" if order == "left-to-right" else "parallel") in capsys.readouterr().err
 
 
 def test_a_run_that_was_killed_resumes_to_the_same_weights(tmp_path, monkeypatch):

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
 from bertkit.finetune.metrics import text_mistakes
@@ -17,6 +19,7 @@ from bertkit.finetune.writing.drafts import text_of, written
 from bertkit.finetune.writing.scores import apply_edits, edit_distance, frequent_edits, text_scores
 from bertkit.finetune.writing.script import (
     APART,
+    BETWEEN,
     Script,
     feature_token,
     make_script,
@@ -24,6 +27,7 @@ from bertkit.finetune.writing.script import (
     target_ids,
     training_row,
 )
+from bertkit.finetune.writing.slots import Slots, fitting_slots
 from data_pipelines.labels.formats import format_named
 from data_pipelines.labels.rewrites import pair_of_record, read_rewrites, split_features
 from data_pipelines.labels.sentence import Sentence
@@ -47,8 +51,10 @@ def read_pairs(config: LabeledSection) -> Labeled:
         "passes": config.passes,
         "beams": config.beams,
         "length_penalty": config.length_penalty,
+        "corruption": config.corruption,
         "extra": _extra(labeled.train, config.units),
         APART: True,
+        BETWEEN: _slots(labeled.train, config.units) if config.slots == "between" else None,
         TRAINING: {"edits": frequent_edits(labeled.train)},
     }
     return labeled._replace(settings=settings)
@@ -59,6 +65,15 @@ def _extra(pairs: Sequence[Sentence], units: str) -> int:
     sized = str.encode if units == "byte" else str
     more = sorted(len(sized(_target(pair))) - len(sized(pair.words[0])) for pair in pairs)
     return max(0, more[min(len(more) - 1, int(_LONGEST * len(more)))])
+
+
+def _slots(pairs: Sequence[Sentence], units: str) -> Slots:
+    """Slots before and after a source, counted in bytes or characters, too."""
+
+    def coded(text: str) -> np.ndarray:
+        return np.array([*text.encode()] if units == "byte" else [*map(ord, text)], int)
+
+    return fitting_slots([(coded(pair.words[0]), coded(_target(pair))) for pair in pairs], _LONGEST)
 
 
 def _target(pair: Sentence) -> str:

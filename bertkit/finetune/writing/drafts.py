@@ -26,6 +26,10 @@ class Pass(NamedTuple):
     kept: list[bool]
     """Whether a slot stays as it is; the others are masked again."""
 
+    def at(self, slots: Sequence[int]) -> "Pass":
+        """What it decided about these."""
+        return Pass([self.ids[at] for at in slots], [self.sure[at] for at in slots], [self.kept[at] for at in slots])
+
 
 @dataclass(frozen=True)
 class Written:

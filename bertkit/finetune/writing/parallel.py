@@ -54,8 +54,11 @@ def _least_sure(sure_N: np.ndarray, kept: float) -> np.ndarray:
 
 
 def _draft(script: Script, ids_N: np.ndarray, sure_N: np.ndarray) -> Draft:
-    """Up to the first end; everything after it is cut."""
+    """Up to the first end, where everything after it is cut; of slots between a source's tokens all that are not
+    empty."""
     ends = np.flatnonzero(ids_N == script.end)
-    length = int(ends[0]) if len(ends) else len(ids_N)
-    sure = sure_N[: length + 1]
-    return Draft(ids_N[:length].tolist(), float(np.log(np.maximum(sure, 1e-30)).sum()), sure.tolist())
+    asked = np.ones(len(ids_N), bool)
+    if script.between is None and len(ends):
+        asked[ends[0] + 1 :] = False
+    score = float(np.log(np.maximum(sure_N[asked], 1e-30)).sum())
+    return Draft(ids_N[asked & (ids_N != script.end)].tolist(), score, sure_N[asked].tolist())

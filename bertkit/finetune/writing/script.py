@@ -6,6 +6,7 @@ begins at a fixed distance instead, farther than any source reaches: copying the
 
 Left to right, a token of the target sees the source and what came before it, and says which token comes next, in the
 end [SEP]. In parallel the target's slots are masks that see everything; slots that it does not need are to hold [SEP].
+They follow the source, or stand between its tokens by their positions.
 """
 
 # L tokens of a row, N tokens of a target, M answers
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.finetune.windows import Row, RowForm, WordEncoder
+from bertkit.finetune.writing.slots import EMPTY, Slots, align
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.vocab.tokenizer import Tokenizer
 from data_pipelines.vocab.units import has_units
@@ -24,7 +26,9 @@ from data_pipelines.vocab.units import has_units
 LEFT_TO_RIGHT, PARALLEL = "left-to-right", "parallel"
 APART = "apart"
 """The setting of writers whose target begins at a fixed distance where positions are rotary."""
-_ALL_MASKED = 0.5
+BETWEEN = "between"
+"""The setting of writers whose slots stand between the tokens of a source: how many before it, and after."""
+_ALL_MASKED = 0.75
 """Share of the training rows in which every slot is masked: the first pass decides most, and is the hardest."""
 
 
@@ -38,6 +42,10 @@ class Script(NamedTuple):
     """Tokens that a target may have more than its source."""
     apart: bool
     """Whether the target begins at a fixed distance, farther than any source reaches."""
+    between: Slots | None = None
+    """In parallel: the slots between the tokens of a source; without them slots follow it."""
+    corruption: float = 0.0
+    """Share of the tokens of a target that a training row shows wrongly."""
 
     @property
     def end(self) -> int:
@@ -67,7 +75,10 @@ def make_script(tokenizer: Tokenizer, form: RowForm, settings: Mapping[str, Any]
         )
     # Writers that were trained before targets began there do not have the setting, and write as they learned to.
     apart = form.is_rotary and bool(settings.get(APART))
-    return Script(tokenizer, form, settings["order"] == PARALLEL, int(settings["extra"]), apart)
+    parallel = settings["order"] == PARALLEL
+    between = Slots(*settings[BETWEEN]) if parallel and settings.get(BETWEEN) else None
+    corruption = settings.get("corruption", 0.0)
+    return Script(tokenizer, form, parallel, int(settings["extra"]), apart, between, corruption)
 
 
 def feature_token(feature: str) -> str:
@@ -83,8 +94,12 @@ def source_rows(script: Script, sentences: Sequence[Sentence], encode: WordEncod
         features = np.array([_feature_id(script.tokenizer, word) for word in sentence.words[1:]], np.int64)
         parts = [form.before, one.ids_P, form.between, *([features, form.between] if len(features) else [])]
         ids_L = np.concatenate(parts)
-        most = min(len(one.ids_P) + script.extra + 1, form.max_length - len(ids_L))
-        if most < 1:
+        most, free = len(one.ids_P) + script.extra + 1, form.max_length - len(ids_L)
+        if script.between is None:
+            most = min(most, free)
+        else:
+            most = script.between.count(len(one.ids_P))
+        if not 1 <= most <= free:
             raise ValueError(
                 f"{sentence.place()}: a source of {len(ids_L):,} tokens leaves no room for a target in "
                 f"data.max_length={form.max_length}; shorten it, or raise data.max_length as far as the encoder allows"
@@ -128,9 +143,20 @@ def _placed(script: Script, source_L: np.ndarray, target_N: np.ndarray) -> dict[
     first = target_position(script, len(source_L))
     return {
         "ids_L": np.concatenate((source_L, target_N)),
-        "position_L": np.concatenate((np.arange(sizes[0]), np.arange(first, first + sizes[1]))),
+        "position_L": (
+            np.concatenate((np.arange(sizes[0]), np.arange(first, first + sizes[1])))
+            if script.between is None
+            else _between(script.between, len(script.form.before), *sizes)
+        ),
         "type_L": np.repeat([0, 1], sizes) if script.form.has_types else None,
     }
+
+
+def _between(slots: Slots, before: int, source_length: int, num_slots: int) -> np.ndarray:
+    """Positions of a row whose slots stand between the tokens of its source, which follow `before` others."""
+    position_P, position_S = slots.positions(slots.source_length(num_slots))
+    rest = np.arange(before + len(position_P), source_length) + num_slots
+    return np.concatenate((np.arange(before), before + position_P, rest, before + position_S))
 
 
 def target_position(script: Script, source_length: int) -> int:
@@ -144,7 +170,7 @@ def target_position(script: Script, source_length: int) -> int:
 def target_ids(
     script: Script, encode: WordEncoder, row: Row, sentence: Sentence, number: Mapping[str, int], settings: Any
 ) -> np.ndarray:
-    """The tokens of a pair's target, without the one that ends it."""
+    """The tokens of a pair's target, without the one that ends it; between a source's tokens what each slot holds."""
     assert sentence.tags is not None
     ids_N = encode([sentence.tags])[0].ids_P if sentence.tags[0] else np.zeros(0, np.int64)
     length = source_length(row) + len(ids_N) + 1
@@ -154,23 +180,37 @@ def target_ids(
             f"data.max_length={script.form.max_length}; shorten them, or raise data.max_length as far as the encoder "
             "allows"
         )
-    return ids_N
+    if script.between is None:
+        return ids_N
+    before = len(script.form.before)
+    source_P = row.ids_L[before : before + script.between.source_length(row.room)]
+    slots_S = align(source_P, ids_N, script.between)
+    return np.where(slots_S == EMPTY, script.end, slots_S)
 
 
 def training_row(script: Script, row: Row, key: int) -> Row:
     """What a step reads of a row whose `target_M` is the whole target: left to right all of it, in parallel with all
     of its slots masked, as in the first pass, or with a share that is drawn from (0, 1]."""
     assert row.target_M is not None
-    if not script.parallel:
-        learnt = with_prefix(script, row, row.target_M)
-        return learnt._replace(target_M=np.append(row.target_M, script.end))
-    num_slots = max(len(row.target_M) + 1, row.room)
-    target_N = np.append(row.target_M, np.full(num_slots - len(row.target_M), script.end))
     random = np.random.default_rng(key)
+    if not script.parallel:
+        learnt = with_prefix(script, row, _corrupted(script, row.target_M, random))
+        return learnt._replace(target_M=np.append(row.target_M, script.end))
+    num_slots = max(len(row.target_M) + (script.between is None), row.room)
+    target_N = np.append(row.target_M, np.full(num_slots - len(row.target_M), script.end))
     masks_all = random.random() < _ALL_MASKED
     count = num_slots if masks_all else max(1, math.ceil((1 - random.random()) * num_slots))
     masked = np.sort(random.permutation(num_slots)[:count])
-    slots_N = target_N.copy()
+    slots_N = _corrupted(script, target_N, random)
     slots_N[masked] = script.mask
     learnt = with_slots(script, row, slots_N)
     return learnt._replace(index_M=learnt.index_M[masked], target_M=target_N[masked])
+
+
+def _corrupted(script: Script, target_N: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A copy with a share of the tokens replaced by any that can be written, the end included."""
+    if not script.corruption:
+        return target_N.copy()
+    written = np.setdiff1d(np.arange(script.tokenizer.vocab_size), script.never_written)
+    wrong_N = random.random(len(target_N)) < script.corruption
+    return np.where(wrong_N, written[random.integers(len(written), size=len(target_N))], target_N)
