@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +123,9 @@ def print_table(rows: Iterable[Row], title: str, notes: Iterable[str] = ()) -> N
 
 def most_memory() -> float:
     """Peak memory of this process, in megabytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
+    if Path("/proc/self/status").exists():
         # getrusage would include the memory of the process that started this one.
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
+        return _in_status("VmHWM")
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
@@ -145,10 +143,8 @@ class Memory:
 
     @staticmethod
     def now() -> float:
-        status = Path("/proc/self/status").read_text()
         # Pages of mapped files belong to the system, which drops them when it needs the memory.
-        line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
-        return int(line.split()[1]) / 1024
+        return _in_status("RssAnon")
 
 
 @contextmanager
@@ -170,6 +166,12 @@ def watched_memory() -> Iterator[Memory]:
         thread.join()
 
 
+def _in_status(field: str) -> float:
+    """What Linux reports of this process, in megabytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
 def apart(module: str, *arguments: str) -> str:
     """The last line that a module prints when it runs in a separate process, where nothing else takes memory."""
     plugins = [f"--plugin={name}" for name in IMPORTED]
@@ -180,9 +182,9 @@ def apart(module: str, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def facts_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The rows for a program."""
-    return [{key: asdict(row)[key] for key in JSON_KEYS} for row in rows]
+def facts_of(row: Row) -> dict[str, Any]:
+    """The row for a program."""
+    return {key: getattr(row, key) for key in JSON_KEYS}
 
 
 def _timing(seconds: list[float]) -> Timing:

@@ -124,26 +124,21 @@ def make_batch(workload: Workload) -> Batch:
 def our_step(workload: Workload, packed: PackedBatch) -> Callable[[], Tensor]:
     """Forward, backward and fused AdamW."""
     model = MaskedLM(build_encoder(workload.config())).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    num_targets = len(packed.target_ids)
-
-    def step() -> Tensor:
-        loss = model(packed) / num_targets
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    return step
+    return _step_of(model, lambda: model(packed) / len(packed.target_ids))
 
 
 def their_step(workload: Workload, batch: Batch) -> Callable[[], Tensor]:
     """The same with transformers' model, of the same weights."""
     model = _their_model(workload).train()
+    given = {"attention_mask": batch.attention_mask_BL, "labels": batch.labels_BL}
+    return _step_of(model, lambda: model(batch.input_ids_BL, **given).loss)
+
+
+def _step_of(model: torch.nn.Module, loss_of: Callable[[], Tensor]) -> Callable[[], Tensor]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> Tensor:
-        loss = model(batch.input_ids_BL, attention_mask=batch.attention_mask_BL, labels=batch.labels_BL).loss
+        loss = loss_of()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -57,7 +57,10 @@ def bench(parser: argparse.ArgumentParser):
         help="growth, clean: megabytes of text (default for growth: 10,100,1000; for clean: none)",
     )
     parser.add_argument(
-        "--recipes", type=_names, metavar="NAME,NAME", help="without a workload: measure only these recipes"
+        "--recipes",
+        type=lambda names: names.split(","),
+        metavar="NAME,NAME",
+        help="without a workload: measure only these recipes",
     )
     return run_bench
 
@@ -96,7 +99,7 @@ def _show(told: Iterator["Told"], title: str, facts: dict[str, list], json: str 
             else:
                 tell(one)
                 rows.append(one)
-                facts["rows"] += facts_of([one])
+                facts["rows"].append(facts_of(one))
             if json not in (None, PRINTED):
                 write_json(json, facts)
     finally:
@@ -118,7 +121,9 @@ def parse_amount(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"{text!r} is not an amount; write a positive number such as 300k, 2.5M, 10B or 1e9")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an amount; write a positive number such as 300k, 2.5M, 10B or 1e9"
+        )
     return value
 
 
@@ -141,19 +146,8 @@ def _chosen(arguments: argparse.Namespace) -> list[Workload]:
     return chosen
 
 
-def _amount(text: str) -> float:
-    try:
-        return parse_amount(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _sizes(text: str) -> list[float]:
-    return [_amount(size) for size in text.split(",")]
-
-
-def _names(text: str) -> list[str]:
-    return text.split(",")
+    return [parse_amount(size) for size in text.split(",")]
 
 
 def _check_installed(library: str) -> None:

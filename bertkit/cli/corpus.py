@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.answers import add_json, answer
 from bertkit.config.fields import add_flags, from_flags
-from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
-from bertkit.plugins import IMPORTED
+from bertkit.engines.flags import add_part_flags, asks_for_engine, make_parts, refuse_beside_merge
 from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.text.config import CorpusConfig
@@ -87,25 +86,21 @@ def _answer_with_part(arguments: argparse.Namespace, does: str) -> None:
 
 def _clean_on_engine(arguments: argparse.Namespace, job: "Job") -> dict[str, Any]:
     """Let an engine run this verb for each part, twice: before and after it is decided what repeats what."""
-    from bertkit.engines.parts import run_parts
-    from bertkit.terminal import progress_bar
     from data_pipelines.clean.clean import decide, finish
     from data_pipelines.clean.job import read_finished
     from data_pipelines.text.parts import Part
 
     if (finished := read_finished(arguments.out)) is not None:
         return finished
-    engine, num_parts = arguments.engine, arguments.parts
+    num_parts = arguments.parts
     for does in ("writing",) if job.decided else ("measuring", "writing"):
-        with progress_bar(f"{does} on {engine}") as update:
-            run_parts(
-                engine,
-                num_parts,
-                part_command(["clean"], arguments, IMPORTED),
-                lambda: {number for number in range(1, num_parts + 1) if job.is_done(Part(number, num_parts))},
-                job.state / "logs",
-                lambda done, total: update(done, total, f"{done:,} of {total:,} parts"),
-            )
+        make_parts(
+            ["clean"],
+            arguments,
+            does,
+            lambda: {number for number in range(1, num_parts + 1) if job.is_done(Part(number, num_parts))},
+            job.state / "logs",
+        )
         if does == "measuring":
             decide(job, num_parts)
     return finish(job)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer
 from bertkit.config.fields import add_flags, from_flags
-from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command
-from bertkit.plugins import IMPORTED
+from bertkit.engines.flags import add_part_flags, asks_for_engine, make_parts
 from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable
@@ -107,8 +106,6 @@ def _count_part(arguments: argparse.Namespace, corpus: CorpusConfig, config: Tok
 
 def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: TokenizerConfig) -> "Tokenizer":
     """Let an engine run this verb for each part, and train on the words of all."""
-    from bertkit.engines.parts import run_parts
-    from bertkit.terminal import progress_bar
     from data_pipelines.text.corpus import corpus_bytes
     from data_pipelines.text.parts import Part
     from data_pipelines.vocab.sample import Counted, counting_folder
@@ -118,17 +115,13 @@ def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config
         raise ValueError("--engine: a dataset on the hub has no size by which to sample it; train without --engine")
     folder = counting_folder(corpus, config, arguments.out)
     paths = [folder / f"{Part(number, arguments.parts).folder}.json" for number in range(1, arguments.parts + 1)]
-    command_of = part_command(["tokenizer", "train"], arguments, IMPORTED)
-    with progress_bar(f"counting words on {arguments.engine}") as update:
-        tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
-        run_parts(
-            arguments.engine,
-            arguments.parts,
-            command_of,
-            lambda: {number for number, path in enumerate(paths, 1) if path.is_file()},
-            folder / "logs",
-            tell,
-        )
+    make_parts(
+        ["tokenizer", "train"],
+        arguments,
+        "counting words",
+        lambda: {number for number, path in enumerate(paths, 1) if path.is_file()},
+        folder / "logs",
+    )
     counted = Counted()
     for path in paths:
         counted.add(Counted.load(path))

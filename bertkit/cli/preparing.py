@@ -11,8 +11,7 @@ from pathlib import Path
 from bertkit.cli.answers import PRINTED, add_json, answer
 from bertkit.cli.data import check_sources, check_tokenizer, in_bytes
 from bertkit.config.fields import add_flags, from_flags
-from bertkit.engines.flags import add_part_flags, asks_for_engine, part_command, refuse_beside_merge
-from bertkit.plugins import IMPORTED
+from bertkit.engines.flags import add_part_flags, asks_for_engine, make_parts, refuse_beside_merge
 from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable
@@ -113,26 +112,22 @@ def _prepare_on_engine(
     arguments: argparse.Namespace, corpus: CorpusConfig, config: PrepareConfig, scratch: Path | None
 ) -> None:
     """Let an engine run this verb for each part, and merge the parts. Of a URL `scratch` holds the logs."""
-    from bertkit.engines.parts import run_parts
-    from bertkit.terminal import progress_bar
     from data_pipelines.rows.publish import begun_parts, check_made_of, is_finished, note_sources_at
     from data_pipelines.text.parts import Part
 
-    out, engine, num_parts = arguments.out, arguments.engine, arguments.parts
+    out, num_parts = arguments.out, arguments.parts
     numbers = {Part(number, num_parts).folder: number for number in range(1, num_parts + 1)}
     check_made_of(out, corpus, arguments.tokenizer, config, num_parts)
     if not is_finished(out):
         note_sources_at(out, corpus, scratch)
-        with progress_bar(f"preparing on {engine}") as update:
-            run_parts(
-                engine,
-                num_parts,
-                part_command(["prepare"], arguments, IMPORTED),
-                lambda: {numbers[name] for name, finished in begun_parts(out).items() if finished},
-                (scratch or out) / "logs",
-                lambda done, total: update(done, total, f"{done:,} of {total:,} parts"),
-                look_every=_LOOK_SECONDS if scratch else 0.0,
-            )
+        make_parts(
+            ["prepare"],
+            arguments,
+            "preparing",
+            lambda: {numbers[name] for name, finished in begun_parts(out).items() if finished},
+            (scratch or out) / "logs",
+            look_every=_LOOK_SECONDS if scratch else 0.0,
+        )
     _merge_at(out, scratch, arguments.json)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bertkit.engines import ENGINES
+from bertkit.plugins import IMPORTED
+from bertkit.terminal import progress_bar
 from data_pipelines.bounds import check_choice
 
 MAX_PARTS = 99_999
@@ -43,6 +45,23 @@ def refuse_beside_merge(arguments: argparse.Namespace) -> None:
     if others:
         flags = ", ".join("--" + name.replace("_", "-") for name in others)
         raise ValueError(f"--merge takes no other flag, got {flags}; settings are stored with the parts")
+
+
+def make_parts(
+    verb: list[str],
+    arguments: argparse.Namespace,
+    doing: str,
+    find_done: Callable[[], set[int]],
+    logs: Path,
+    look_every: float = 0.0,
+) -> None:
+    """Let the engine run this verb for every part that is not done, with progress; see `run_parts`."""
+    from bertkit.engines.parts import run_parts
+
+    command_of = part_command(verb, arguments, IMPORTED)
+    with progress_bar(f"{doing} on {arguments.engine}") as update:
+        tell = lambda done, total: update(done, total, f"{done:,} of {total:,} parts")  # noqa: E731
+        run_parts(arguments.engine, arguments.parts, command_of, find_done, logs, tell, look_every)
 
 
 def part_command(verb: list[str], arguments: argparse.Namespace, plugins: list[str]) -> Callable[[int], list[str]]:
