@@ -188,7 +188,7 @@ def to_yaml(recipe: Any) -> str:
 def forbidden_changes(file: Path, recipe: Any) -> list[str]:
     """What keeps the run with this recipe file from resuming: `key: old -> new` for each change that would alter what
     is computed. A key that the file does not have yet had its default."""
-    old, new = _flat(_read_back(file)), flat_values(recipe)
+    old, new = flat(_read_back(file)), flat_values(recipe)
     known = {entry.key: entry for entry in entries(recipe)}
     defaults = {key: plain(known[key].default) for key in new if known[key].default is not MISSING}
     old = {**defaults, **old}
@@ -198,7 +198,7 @@ def forbidden_changes(file: Path, recipe: Any) -> list[str]:
 
 def flat_values(recipe: Any) -> dict[str, Any]:
     """The resolved recipe as `section.key` to value."""
-    return _flat(yaml.safe_load(to_yaml(recipe)))
+    return flat(yaml.safe_load(to_yaml(recipe)))
 
 
 def _read_back(file: Path) -> dict[str, Any]:
@@ -307,8 +307,9 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested groups as section.key to value."""
     leaves: dict[str, Any] = {}
     for key, value in values.items():
-        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return leaves

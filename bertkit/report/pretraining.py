@@ -6,7 +6,7 @@ from bertkit.report.curves import by_task, written
 from bertkit.report.markup import Html, absent, bar, colour, join, swatch, table, tag
 from bertkit.report.page import section
 from bertkit.report.probe import Probe, SampleToken
-from bertkit.report.runs import Run, number
+from bertkit.report.runs import Run, mapping, number
 
 _BUCKETS = {
     "all": "all targets",
@@ -26,7 +26,7 @@ def buckets(runs: list[Run]) -> Html | None:
     if "pretraining" not in by_task(runs):
         return None
     lasts = [run.of_kind("eval")[-1] if run.of_kind("eval") else {} for run in runs]
-    found = [{"all": last, **_mapping(last["buckets"])} if _mapping(last.get("buckets")) else {} for last in lasts]
+    found = [{"all": last, **mapping(last["buckets"])} if mapping(last.get("buckets")) else {} for last in lasts]
     if not any(found):
         reason = "no evaluation with buckets has been recorded; eval.every and data.validation_share ask for one"
         return section("Held-out targets by kind", absent(reason), id="buckets")
@@ -39,7 +39,7 @@ def buckets(runs: list[Run]) -> Html | None:
     for name in names:
         row: list[Any] = [_BUCKETS[name]]
         for index in shown:
-            bucket = _mapping(found[index].get(name))
+            bucket = mapping(found[index].get(name))
             share, loss = number(bucket, "accuracy"), written(number(bucket, "loss"), "fixed")
             level = None if share is None else bar(share, colour(index))
             if len(runs) == 1:
@@ -128,7 +128,3 @@ def _mask_part(runs: list[Run], index: int, found: Probe) -> list[Any]:
     ]
     caption = f"The first {found.mask_rows:,} training rows, in the first epoch"
     return [*parts, table(caption, ["", "count", "share", "asked for"], rows, class_="numbers captioned")]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -59,12 +59,19 @@ def number(record: Record, key: str) -> float | None:
     return value
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """A group of a file that others may have written; empty if it is none."""
+    return value if isinstance(value, dict) else {}
+
+
 def _read_run(folder: Path, name: str) -> Run:
+    from bertkit.config.recipe import flat  # here, because a help text needs no YAML
+
     if not any((folder / file).is_file() for file in _FILES):
         what = "is no folder" if not folder.is_dir() else f"holds none of {', '.join(_FILES)}"
         raise ValueError(f"{folder} {what}; name the folder of a run, the run.dir of its recipe")
     run = Run(name, folder)
-    run.recipe = _flat(_read(run, "recipe.yaml", _parse_yaml) or {})
+    run.recipe = flat(_read(run, "recipe.yaml", _parse_yaml) or {})
     run.facts = _read(run, "run.json", json.loads) or {}
     run.scores = _read(run, "scores.json", json.loads)
     _read_metrics(run, _metrics_folder(run))
@@ -134,10 +141,3 @@ def _names(folders: list[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     raise AssertionError("the folders are distinct")
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in values.items():
-        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return leaves

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bertkit.report.markup import Html, bar, join, swatch, table, tag
-from bertkit.report.runs import Run, number
+from bertkit.report.runs import Run, mapping, number
 from bertkit.terminal import printable
 
 _MOST_SENTENCES = 20
@@ -139,7 +139,7 @@ def _score_tables(name: str, splits: dict[str, dict[str, Any]], words: Any) -> l
     caption = words.names.get(name, _words(name))
     keys = list(dict.fromkeys(key for group in splits.values() for key in group))
     nested = [key for key in keys if any(isinstance(group.get(key), dict) and group[key] for group in splits.values())]
-    inner = {key: {split: _mapping(group.get(key)) for split, group in splits.items()} for key in nested}
+    inner = {key: {split: mapping(group.get(key)) for split, group in splits.items()} for key in nested}
     if (
         nested
         and nested == keys
@@ -183,10 +183,6 @@ def _by_label(caption: str, inner: dict[str, dict[str, dict[str, Any]]], splits:
 
 def _title(words: Any, name: str) -> str:
     return next((column.title for column in words.columns if column.key == name), _words(name))
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _has_groups(values: dict[str, Any]) -> bool:
