@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from grammar import write_corpus
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import bertkit
 from bertkit.cli import main
@@ -72,8 +71,9 @@ def learnt(task: str, encoder: Path, folder: Path) -> tuple[Path, dict]:
 
 
 def in_transformers(export: Path, texts: list[str]) -> list[float]:
-    tokenizer = AutoTokenizer.from_pretrained(export)
-    model = AutoModelForSequenceClassification.from_pretrained(export).eval()
+    transformers = pytest.importorskip("transformers", minversion="5.0")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(export)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(export).eval()
     with torch.no_grad():
         return model(**tokenizer(*texts, return_tensors="pt")).logits[0].tolist()
 
