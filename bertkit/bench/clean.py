@@ -21,7 +21,7 @@ from bertkit.bench.measure import Row, Told, announce, apart, compare, interleav
 from data_pipelines.clean.clean import clean
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.near import NUM_HASHES, ROWS_OF_BAND, find_copies, signature
-from data_pipelines.clean.words import word_hashes, words_of
+from data_pipelines.clean.words import joined_words, word_hashes, words_of
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 
@@ -108,7 +108,7 @@ def shared_runs(one: str, other: str) -> float:
 
 
 def find_with_ours(texts: list[str]) -> np.ndarray:
-    rows = [signature(word_hashes(words_of(text)), _USUAL.near_ngram) for text in texts]
+    rows = [signature(word_hashes(joined_words(text)), _USUAL.near_ngram) for text in texts]
     with tempfile.TemporaryDirectory() as folder:
         return find_copies(np.stack(rows), _USUAL.near_threshold, Path(folder))
 

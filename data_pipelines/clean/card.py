@@ -74,8 +74,9 @@ def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
                 text = Text.of(document.text)
                 _count(card, document, text)
                 characters.update(document.text)
+                words = text.words
                 for size, counts in ngrams.items():
-                    _count_ngrams(counts, text.words, size)
+                    _count_ngrams(counts, words, size)
                 if language_of is not None:
                     languages[language_of(document.text)] += 1
                 hashes.write(text_hash(text.hashes_W).tobytes())
@@ -94,13 +95,13 @@ def describe(corpus: CorpusConfig, progress: Callable[[int], None]) -> Card:
 
 def _count(card: Card, document: Document, text: Text) -> None:
     card.documents += 1
-    card.words += len(text.words)
+    card.words += text.num_words
     card.characters += len(document.text)
-    card.lengths[bisect_right(COUNTS, len(text.words))] += 1
+    card.lengths[bisect_right(COUNTS, text.num_words)] += 1
     card.lines += len(text.lines)
     card.repeated_lines += len(text.lines) - len(set(text.lines))
-    if len(text.words) > card.longest.get("words", -1):
-        card.longest = {"words": len(text.words), "place": document.place, "text": shorten(document.text)}
+    if text.num_words > card.longest.get("words", -1):
+        card.longest = {"words": text.num_words, "place": document.place, "text": shorten(document.text)}
 
 
 def _count_ngrams(counts: Counter[str], words: list[str], size: int) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from data_pipelines.clean.words import ngram_hashes, word_hashes, words_of
+from data_pipelines.clean.words import joined_words, ngram_hashes, word_hashes
 
 _INNER = re.compile(r"(?<=[^\W_])(?:[^\w\s]|_)+(?=[^\W_])")
-_READINGS: tuple[Callable[[str], list[str]], ...] = (words_of, lambda text: words_of(_INNER.sub("", text)))
+_READINGS: tuple[Callable[[str], str], ...] = (joined_words, lambda text: joined_words(_INNER.sub("", text)))
 
 
 class ForbiddenRuns:
@@ -39,12 +39,12 @@ class ForbiddenRuns:
         kept = [line for number, line in enumerate(lines) if number not in touched]
         return "\n".join(kept), [lines[number] for number in sorted(touched)]
 
-    def _touched(self, lines: list[list[str]]) -> list[int]:
+    def _touched(self, lines: list[str]) -> list[int]:
         """The numbers of the lines, given as their words, in which a forbidden run lies."""
-        hashes = ngram_hashes(word_hashes([word for words in lines for word in words]), self.ngram)
+        hashes = ngram_hashes(word_hashes(" ".join(lines)), self.ngram)
         if not len(hashes):
             return []
         place = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         starts = np.flatnonzero(self._hashes[place] == hashes)
-        line_W = np.repeat(np.arange(len(lines)), [len(words) for words in lines])
+        line_W = np.repeat(np.arange(len(lines)), [len(words.split()) for words in lines])
         return np.unique(line_W[starts[:, None] + np.arange(self.ngram)]).tolist()

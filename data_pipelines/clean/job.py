@@ -19,7 +19,7 @@ FACTS, TEXT = "clean.json", "text"
 """In a folder of cleaned text: what was found, and the files to train on."""
 DECIDED, MEASURED, WRITTEN, WHOLE = "decided.json", "measured", "written", "whole"
 """In the folder where workers meet."""
-_FORMAT, _IDENTITY = 2, "identity.json"
+_FORMAT, _IDENTITY = 3, "identity.json"
 
 
 class Job(NamedTuple):
@@ -59,10 +59,13 @@ class Job(NamedTuple):
 
 def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
     """Begin, or find what was begun; what was begun with other text or settings is forgotten, what was finished with
-    others is refused."""
+    others is refused, and so is what another version of bertkit has hashed in another way."""
     check_cleanable(corpus, config, out)
     finished = read_finished(out)
     known = finished["identity"] if finished else read_json(_state_of(out) / _IDENTITY)
+    if known is not None and known.get("format") != _FORMAT:
+        made = out if finished else _state_of(out)
+        raise ValueError(f"{made} was made by another version of bertkit; finish with that one, or remove the folder")
     identity = _identity(corpus, config, known or {})
     job = Job(corpus, config, out, identity)
     if finished is not None:

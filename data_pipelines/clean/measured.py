@@ -16,7 +16,7 @@ from data_pipelines.clean.config import CleanConfig
 from data_pipelines.clean.findings import FORBIDDEN_RUN, OTHER_LANGUAGE, Findings
 from data_pipelines.clean.near import NUM_HASHES, signature
 from data_pipelines.clean.rules import Text, failed_rule, measures
-from data_pipelines.clean.words import text_hash, word_hashes, words_of
+from data_pipelines.clean.words import joined_words, text_hash, word_hashes
 
 
 class Candidate(NamedTuple):
@@ -99,7 +99,9 @@ def _measure(
         findings.drop(reason, candidate.text, candidate.place)
         return -1, [], []
     units = candidate.units(config.unit)
-    hashes_of_units = [text.hashes_W] if config.unit == "documents" else [word_hashes(words_of(unit)) for unit in units]
+    hashes_of_units = [text.hashes_W]
+    if config.unit == "paragraphs":
+        hashes_of_units = [word_hashes(joined_words(unit)) for unit in units]
     exact = [text_hash(hashes_W) for hashes_W in hashes_of_units]
     near = [signature(hashes_W, config.near_ngram) for hashes_W in hashes_of_units] if config.near else []
     return len(units), exact, near

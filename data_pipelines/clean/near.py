@@ -8,6 +8,7 @@ texts that agree in a whole band are compared.
 # N texts, P hash functions, R numbers of a band, C pairs to compare
 
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,9 @@ _AT_ONCE = 1 << 12
 def signature(hashes_W: np.ndarray, ngram: int) -> np.ndarray:
     """(P,) of 32 bits, from the n-grams of a text's word hashes; a text that is shorter is one n-gram."""
     hashes = ngram_hashes(hashes_W, min(ngram, len(hashes_W))) if len(hashes_W) else np.zeros(1, np.uint64)
-    smallest_P = np.full(NUM_HASHES, np.iinfo(np.uint32).max, np.uint32)
-    for start in range(0, len(hashes), _AT_ONCE):
-        some = hashes[start : start + _AT_ONCE].astype(np.uint32)  # half the bits are multiplied in half the time
-        smallest_P = np.minimum(smallest_P, (_FACTORS_P[:, None] * some).min(axis=1))
-    return smallest_P
+    hashes = hashes.astype(np.uint32)  # half the bits are multiplied in half the time
+    pieces = (hashes[start : start + _AT_ONCE] for start in range(0, len(hashes), _AT_ONCE))
+    return reduce(np.minimum, ((_FACTORS_P[:, None] * piece).min(axis=1) for piece in pieces))
 
 
 def find_copies(signatures_NP: np.ndarray, threshold: float, folder: Path) -> np.ndarray:

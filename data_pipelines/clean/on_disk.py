@@ -6,6 +6,7 @@ Memory holds `AT_ONCE` numbers at a time. What is mapped belongs to the system, 
 # N numbers, C of them at a time
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,14 +28,21 @@ class Equals(NamedTuple):
 
 
 def write_numbers(path: Path, pieces: Iterable[np.ndarray]) -> np.ndarray:
-    """The numbers of all pieces in a new file, as an array that is mapped from it. All are written before it is mapped:
-    a disk that is full is an error of a write, and a kill where a mapped page gets no room."""
-    kind = np.dtype(np.uint64)
+    """The numbers of all pieces: an array in memory if it holds as many, else one that is mapped from a new file. All
+    are written before it is mapped: a disk that is full is an error of a write, and a kill where a mapped page gets no
+    room."""
+    rest, held = iter(pieces), [np.zeros(0, np.uint64)]
+    for numbers_C in rest:
+        held = [*(some_C for some_C in held if len(some_C)), numbers_C]
+        if sum(map(len, held)) > AT_ONCE:
+            break
+    else:
+        return np.concatenate(held)
+    path.unlink(missing_ok=True)  # a file that is cut and written anew is flushed by some systems
     with durable.naming(path), open(path, "wb") as file:
-        for numbers_C in pieces:
-            kind = numbers_C.dtype
+        for numbers_C in chain(held, rest):
             file.write(numbers_C.tobytes())
-    return map_numbers(path, kind)
+    return map_numbers(path, held[-1].dtype)
 
 
 def map_numbers(path: Path, kind: np.dtype) -> np.ndarray:

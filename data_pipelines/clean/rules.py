@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from data_pipelines.clean.config import CleanConfig
-from data_pipelines.clean.words import ngram_hashes, word_hashes, words_of
-from data_pipelines.text.characters import IDEOGRAPHS, KANA
+from data_pipelines.clean.words import UNSPACED, joined_words, ngram_hashes, word_hashes
 
-_UNSPACED = re.compile(rf"[{IDEOGRAPHS}{KANA}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _BULLETS = tuple(f"{bullet} " for bullet in "-*+•‣◦–·")
 _ELLIPSES = ("...", "…")
@@ -23,7 +21,8 @@ class Text(NamedTuple):
     """A document as the rules look at it."""
 
     text: str
-    words: list[str]
+    joined: str
+    """Its words with spaces between them."""
     hashes_W: np.ndarray
     spaced: list[str]
     """What spaces separate."""
@@ -31,9 +30,17 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Text":
-        words = words_of(text)
+        words = joined_words(text)
         lines = [line for line in map(str.strip, text.split("\n")) if line]
         return cls(text, words, word_hashes(words), text.split(), lines)
+
+    @property
+    def num_words(self) -> int:
+        return len(self.hashes_W)
+
+    @property
+    def words(self) -> list[str]:
+        return self.joined.split()
 
 
 Measure = Callable[[Text, CleanConfig], float]
@@ -62,41 +69,42 @@ class Rule(NamedTuple):
 
 
 def _word_length(text: Text, config: CleanConfig) -> float:
-    words = text.words
-    if _UNSPACED.search(text.text):
-        words = [word for word in words if not _UNSPACED.match(word)]
+    num_words, num_letters = text.num_words, len(text.joined) - text.joined.count(" ")
+    if UNSPACED.search(text.text):
+        words = [word for word in text.words if not UNSPACED.match(word)]
+        num_words, num_letters = len(words), sum(map(len, words))
     # Of a text without such words nothing can be said.
-    return sum(map(len, words)) / len(words) if words else config.min_word_length
+    return num_letters / num_words if num_words else config.min_word_length
 
 
 def _alphabetic(text: Text, config: CleanConfig) -> float:
     # Most words are letters alone, which is told faster.
     others = [word for word in text.spaced if not word.isalpha()]
     without = len(others) - sum(map(bool, map(_LETTER.search, others)))
-    return _share(len(text.spaced) - without, text.spaced, empty=1.0)
+    return _share(len(text.spaced) - without, len(text.spaced), empty=1.0)
 
 
 def _symbols(text: Text, config: CleanConfig) -> float:
     count = text.text.count("#") + sum(text.text.count(ellipsis) for ellipsis in _ELLIPSES)
-    return _share(count, text.words)
+    return _share(count, text.num_words)
 
 
 def _bullets(text: Text, config: CleanConfig) -> float:
-    return _share(sum(line.startswith(_BULLETS) for line in text.lines), text.lines)
+    return _share(sum(line.startswith(_BULLETS) for line in text.lines), len(text.lines))
 
 
 def _ellipses(text: Text, config: CleanConfig) -> float:
-    return _share(sum(line.endswith(_ELLIPSES) for line in text.lines), text.lines)
+    return _share(sum(line.endswith(_ELLIPSES) for line in text.lines), len(text.lines))
 
 
 def _repeated_lines(text: Text, config: CleanConfig) -> float:
-    return _share(len(text.lines) - len(set(text.lines)), text.lines)
+    return _share(len(text.lines) - len(set(text.lines)), len(text.lines))
 
 
 def _top_bigram(text: Text, config: CleanConfig) -> float:
     counts = np.unique(ngram_hashes(text.hashes_W, 2), return_counts=True)[1]
     # A pair that occurs once says nothing, however short the document.
-    return _share(2 * int(counts.max()), text.words) if len(counts) and counts.max() > 1 else 0.0
+    return _share(2 * int(counts.max()), text.num_words) if len(counts) and counts.max() > 1 else 0.0
 
 
 def _repeated_5grams(text: Text, config: CleanConfig) -> float:
@@ -104,10 +112,10 @@ def _repeated_5grams(text: Text, config: CleanConfig) -> float:
     first = np.unique(hashes, return_index=True)[1]
     repeats = np.ones(len(hashes), bool)
     repeats[first] = False
-    covered_W = np.zeros(len(text.words), bool)
+    covered_W = np.zeros(text.num_words, bool)
     for offset in range(5 if len(hashes) else 0):
         covered_W[offset : offset + len(hashes)] |= repeats
-    return _share(int(covered_W.sum()), text.words)
+    return _share(int(covered_W.sum()), text.num_words)
 
 
 def _forbidden(text: Text, config: CleanConfig) -> float:
@@ -115,12 +123,12 @@ def _forbidden(text: Text, config: CleanConfig) -> float:
     return sum(lower.count(phrase.lower()) for phrase in config.forbidden)
 
 
-def _share(count: int, of: list, empty: float = 0.0) -> float:
-    return count / len(of) if of else empty
+def _share(count: int, of: int, empty: float = 0.0) -> float:
+    return count / of if of else empty
 
 
 RULES: dict[str, Rule] = {
-    "number of words": Rule(lambda text, config: len(text.words), "min_words", "max_words", COUNTS),
+    "number of words": Rule(lambda text, config: text.num_words, "min_words", "max_words", COUNTS),
     "length of words": Rule(_word_length, "min_word_length", "max_word_length", LENGTHS),
     "words with letters": Rule(_alphabetic, "min_alphabetic"),
     "symbols": Rule(_symbols, at_most="max_symbols"),

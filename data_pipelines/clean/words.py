@@ -3,40 +3,69 @@
 # W words of a text
 
 import re
-import zlib
 
 import numpy as np
 
 from data_pipelines.text.characters import IDEOGRAPHS, KANA
 
-_WORD = re.compile(rf"[{IDEOGRAPHS}{KANA}]|[^\W_]+")
+UNSPACED = re.compile(rf"[{IDEOGRAPHS}{KANA}]")
+_WORD, _SPACED_WORD = re.compile(rf"{UNSPACED.pattern}|[^\W_]+"), re.compile(r"[^\W_]+")
+_ASCII = bytes(range(128))
 _IN_ASCII = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
 """Each character of ASCII as a word has it, and a space for what stands between words."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_INVERSE = np.uint64(pow(int(_FACTOR), -1, 1 << 64))
+_AT_ONCE = 1 << 16
+"""Bytes of words that are hashed at a time; a longer word is hashed whole."""
+_FEW = 16
+_NONE = np.zeros(0, np.uint64)
+
+
+def joined_words(text: str) -> str:
+    """The words of a text, with spaces between them."""
+    if not text.isascii():
+        others = set(text.encode(errors="surrogatepass").translate(None, _ASCII).decode(errors="surrogatepass"))
+        folded = "".join(others).casefold()
+        if len(others) > _FEW or any(map(str.isalnum, folded)):
+            word = _WORD if UNSPACED.search(folded) else _SPACED_WORD
+            return " ".join(word.findall(text.casefold()))
+        for other in others:  # dashes and quotes: without them the text is ASCII, whose words are found sooner
+            text = text.replace(other, " ")
+    return text.translate(_IN_ASCII)
 
 
 def words_of(text: str) -> list[str]:
-    if text.isascii():  # the same words in a third of the time
-        return text.translate(_IN_ASCII).split()
-    return _WORD.findall(text.casefold())
+    return joined_words(text).split()
 
 
-class _Checksums(dict[str, int]):
-    """Of the words that came lately."""
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= 1 << 14:
-            self.clear()
-        self[word] = checksum = zlib.crc32(word.encode(errors="surrogatepass"))
-        return checksum
-
-
-_checksum_of = _Checksums().__getitem__
+def word_hashes(words: str) -> np.ndarray:
+    """(W,) of 64 bits, of words with spaces between them."""
+    data, hashes, start = b" %s " % words.encode(), [_NONE], 0
+    while start < len(data) - 1:
+        end = data.index(b" ", min(start + _AT_ONCE, len(data) - 1)) + 1  # no word is cut
+        hashes.append(_hashes_of_bytes(np.frombuffer(data, np.uint8, end - start, start)))
+        start = end - 1
+    return mixed(np.concatenate(hashes))
 
 
-def word_hashes(words: list[str]) -> np.ndarray:
-    """(W,) of 64 bits."""
-    return mixed(np.fromiter(map(_checksum_of, words), np.uint64, len(words)))
+def _hashes_of_bytes(bytes_B: np.ndarray) -> np.ndarray:
+    """Of each word between two spaces the sum of its bytes, each times a power of a factor that grows with its place in
+    the word: the difference of two running sums whose powers grow from the first byte on."""
+    count = len(bytes_B)
+    powers_B, inverses_B = _POWERS if count <= 2 * _AT_ONCE else _powers(count)
+    sums_B = np.cumsum(bytes_B * powers_B[:count])
+    inside_B = bytes_B != ord(" ")
+    borders = np.flatnonzero(inside_B[1:] != inside_B[:-1])
+    before_W, last_W = borders[::2], borders[1::2]
+    return (sums_B[last_W] - sums_B[before_W]) * inverses_B[before_W]
+
+
+def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(count,) each: the powers of the factor and of its inverse."""
+    return np.cumprod(np.full(count, _FACTOR)), np.cumprod(np.full(count, _INVERSE))
+
+
+_POWERS = _powers(2 * _AT_ONCE)
 
 
 def text_hash(hashes_W: np.ndarray) -> np.uint64:
@@ -46,7 +75,7 @@ def text_hash(hashes_W: np.ndarray) -> np.uint64:
     powers_W = np.full(len(hashes_W), _FACTOR)
     powers_W[-1] = 1
     powers_W = np.cumprod(powers_W[::-1])[::-1]
-    return mixed((hashes_W * powers_W).sum(keepdims=True))[0]
+    return (hashes_W * powers_W).sum()
 
 
 def ngram_hashes(hashes_W: np.ndarray, size: int) -> np.ndarray:
@@ -54,10 +83,10 @@ def ngram_hashes(hashes_W: np.ndarray, size: int) -> np.ndarray:
     count = len(hashes_W) - size + 1
     if count <= 0:
         return hashes_W[:0]
-    joined = np.zeros(count, np.uint64)
-    for offset in range(size):
+    joined = hashes_W[:count]
+    for offset in range(1, size):
         joined = joined * _FACTOR + hashes_W[offset : offset + count]
-    return mixed(joined)
+    return joined
 
 
 def mixed(values: np.ndarray) -> np.ndarray:

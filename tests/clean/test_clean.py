@@ -206,6 +206,22 @@ def test_other_settings_do_not_resume_what_was_measured(corpus, tmp_path):
     assert len(texts(tmp_path / "out")) == 13
 
 
+def test_what_another_version_began_or_finished_is_refused(corpus, tmp_path, capsys):
+    out = tmp_path / "out"
+    make_part(open_job(corpus, CleanConfig(), out), Part(1, 2), ignore)
+    path = tmp_path / ".cleaning-out" / "identity.json"
+    whole = path.read_text("utf-8")
+    path.write_text(json.dumps(json.loads(whole) | {"format": 2}), "utf-8")
+    for command in (["--corpus", corpus.corpus[0], "--out", str(out)], ["--merge", str(out)]):
+        assert main(["clean", *command]) == 2
+        assert "another version" in capsys.readouterr().err
+    path.write_text(whole, "utf-8")
+    facts = clean(corpus, CleanConfig(), out, ignore)
+    (out / "clean.json").write_text(json.dumps(facts | {"identity": facts["identity"] | {"format": 2}}), "utf-8")
+    with pytest.raises(ValueError, match=r"out was made by another version"):
+        clean(corpus, CleanConfig(), out, ignore)
+
+
 def test_a_finished_folder_is_left_alone_and_another_is_refused(corpus, tmp_path):
     out = tmp_path / "out"
     first = clean(corpus, CleanConfig(), out, ignore)

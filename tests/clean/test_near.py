@@ -21,7 +21,7 @@ def changed(words, share, generator):
 
 
 def signatures(texts, ngram=1):
-    return np.stack([signature(word_hashes(words), ngram) for words in texts])
+    return np.stack([signature(word_hashes(" ".join(words)), ngram) for words in texts])
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
