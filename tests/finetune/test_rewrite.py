@@ -96,7 +96,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_weights(tmp_path, monkeypatch
     def killed(*_):
         raise KeyboardInterrupt
 
-    given = changes(tmp_path, "parallel", **{"train.epochs": 0.4, "run.save_every": 4})
+    given = changes(tmp_path, "between", **{"train.epochs": 0.4, "run.save_every": 4, "data.corruption": 0.1})
     assert finetune(read_finetune_recipe("inflection", given)) == 0
     again = read_finetune_recipe("inflection", [*given, f"run.dir={tmp_path / 'again'}"])
     with monkeypatch.context() as patch:

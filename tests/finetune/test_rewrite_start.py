@@ -75,9 +75,11 @@ def test_characters_of_an_encoder_of_subwords_are_refused(encoder, pairs, tmp_pa
 
 
 @pytest.mark.parametrize("units", ["token", "byte"])
-def test_from_scratch_in_tokens_and_bytes(units, pairs, tmp_path):
+@pytest.mark.parametrize("slots", ["after", "between"])
+def test_from_scratch_in_tokens_and_bytes(units, slots, pairs, tmp_path):
     (tmp_path / "shape.yaml").write_text("base: bert-tiny\nmodel: {hidden_size: 32, num_attention_heads: 2}\n")
-    writer = train(pairs, tmp_path / "run", f"data.units={units}", f"model.like={tmp_path / 'shape.yaml'}")
+    order = ["data.order=parallel", "data.slots=between"] if slots == "between" else []
+    writer = train(pairs, tmp_path / "run", f"data.units={units}", f"model.like={tmp_path / 'shape.yaml'}", *order)
     written = writer.write_all([NOUNS[0], f"{NOUNS[1]} é"])
     assert [one.source for one in written] == [NOUNS[0], f"{NOUNS[1]} é"]
 
@@ -86,7 +88,7 @@ def test_from_scratch_in_tokens_and_bytes(units, pairs, tmp_path):
 def test_every_number_of_ranks_draws_the_same_rows(order):
     tokenizer = unit_tokenizer("character", ["abc"])
     form = RowForm.of(tokenizer, BertConfig(vocab_size=tokenizer.vocab_size, **SIZES), 40)
-    script = make_script(tokenizer, form, {"order": order, "extra": 3, "units": "character"})
+    script = make_script(tokenizer, form, {"order": order, "extra": 3, "units": "character", "corruption": 0.3})
     sources = [Sentence(["abc"[: 1 + number % 3]], None, "", []) for number in range(12)]
     rows = [
         row._replace(target_M=np.array([5, 6, 7][: 1 + row.sentence % 2]))
