@@ -257,6 +257,7 @@ def test_writing_is_measured_with_and_without_kept_keys(monkeypatch):
     names = [row.workload for row in rows]
     assert names[0] == "left to right, 10 characters"
     assert sum("parallel in 4 passes" in name for name in names) == 2
+    assert sum("parallel between tokens in 4 passes" in name for name in names) == 2
     assert all(row.ours > 0 and row.unit == "texts/s" for row in rows)
     assert [row.ratio is not None for row in rows] == ["left" in name for name in names]
     assert any("2 texts at once" in note for note in notes)
