@@ -1,7 +1,8 @@
 """bertkit: raw text to a BERT-style encoder, and the encoder to a tagger."""
 
-import importlib
 from typing import TYPE_CHECKING
+
+from data_pipelines.table import front_door
 
 if TYPE_CHECKING:
     from bertkit.evaluate.fill import FillMask as FillMask
@@ -20,13 +21,4 @@ _HOMES = {
     "load": "bertkit.hf",
     "save": "bertkit.hf",
 }
-
-
-def __getattr__(name: str):
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = front_door(__name__, _HOMES)

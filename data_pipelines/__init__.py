@@ -1,7 +1,8 @@
 """Raw text to masked batches: corpus, tokenizer, shards, sampling plan, masking collator."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from data_pipelines.table import front_door
 
 if TYPE_CHECKING:
     from data_pipelines.masks.batch import PackedBatch as PackedBatch
@@ -12,20 +13,15 @@ if TYPE_CHECKING:
     from data_pipelines.vocab.tokenizer import train_tokenizer as train_tokenizer
     from data_pipelines.vocab.words import starts_from_segments as starts_from_segments
 
+# Imported on first use: the collator alone imports little.
 _HOMES = {
-    "MaskingCollator": "masks.collator",
-    "PackedBatch": "masks.batch",
-    "Plan": "masks.plan",
-    "load_tokenizer": "vocab.tokenizer",
-    "open_rows": "rows.shards",
-    "starts_from_segments": "vocab.words",
-    "train_tokenizer": "vocab.tokenizer",
+    "MaskingCollator": "data_pipelines.masks.collator",
+    "PackedBatch": "data_pipelines.masks.batch",
+    "Plan": "data_pipelines.masks.plan",
+    "load_tokenizer": "data_pipelines.vocab.tokenizer",
+    "open_rows": "data_pipelines.rows.shards",
+    "starts_from_segments": "data_pipelines.vocab.words",
+    "train_tokenizer": "data_pipelines.vocab.tokenizer",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: the collator alone imports little."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = front_door(__name__, _HOMES)

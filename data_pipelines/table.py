@@ -5,9 +5,10 @@ without importing them. A plugin adds a row with `add`, and no other place has t
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Row = TypeVar("Row")
 
@@ -44,6 +45,17 @@ class Table(Generic[Row]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def front_door(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names are imported from their modules on first use."""
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

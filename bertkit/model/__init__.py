@@ -3,8 +3,9 @@
 Names are imported on first use, so that `bertkit.model.config` does not pay for torch.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from data_pipelines.table import front_door
 
 if TYPE_CHECKING:
     from bertkit.model.bert import Bert as Bert
@@ -22,27 +23,18 @@ if TYPE_CHECKING:
     from bertkit.model.packing import unpack as unpack
 
 _HOMES = {
-    "Bert": "bert",
-    "BertConfig": "config",
-    "Encoder": "encoder",
-    "EncoderConfig": "config",
-    "MaskedLM": "heads",
-    "ModernBert": "modernbert",
-    "ModernBertConfig": "config",
-    "Pack": "packing",
-    "SequenceClassifier": "heads",
-    "TokenTagger": "heads",
-    "build_encoder": "build",
-    "pack": "packing",
-    "unpack": "packing",
+    "Bert": "bertkit.model.bert",
+    "BertConfig": "bertkit.model.config",
+    "Encoder": "bertkit.model.encoder",
+    "EncoderConfig": "bertkit.model.config",
+    "MaskedLM": "bertkit.model.heads",
+    "ModernBert": "bertkit.model.modernbert",
+    "ModernBertConfig": "bertkit.model.config",
+    "Pack": "bertkit.model.packing",
+    "SequenceClassifier": "bertkit.model.heads",
+    "TokenTagger": "bertkit.model.heads",
+    "build_encoder": "bertkit.model.build",
+    "pack": "bertkit.model.packing",
+    "unpack": "bertkit.model.packing",
 }
-
-
-def __getattr__(name: str):
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = front_door(__name__, _HOMES)
