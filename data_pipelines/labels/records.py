@@ -146,7 +146,7 @@ def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfi
     keys = (config.tag_column, *_TAG_KEYS, *_SPAN_KEYS, *_LABEL_KEYS)
     tags = sentence.tags or []
 
-    def again(old: Any) -> Any:
+    def again(key: str, old: Any) -> Any:
         if isinstance(old, (str, int, float)):
             return tags[0] if len(tags) == 1 else old
         if not isinstance(old, list):
@@ -154,11 +154,12 @@ def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfi
         if sentence.offsets is None or (old and isinstance(old[0], str)) or not all(map(parse, tags)):
             return tags
         spans = character_spans(sentence)
-        if old and isinstance(old[0], list):
+        # An empty list does not say how it holds spans; under this key alone they are objects by custom.
+        if isinstance(old[0], list) if old else key != "spans":
             return [[start, end, kind] for start, end, kind, _ in spans]
         return [{"start": start, "end": end, "label": kind} for start, end, kind, _ in spans]
 
-    return {key: again(value) if key in keys else value for key, value in record.items()}
+    return {key: again(key, value) if key in keys else value for key, value in record.items()}
 
 
 def _sentence_of(

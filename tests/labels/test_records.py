@@ -6,7 +6,8 @@ import pytest
 from labeling import read, write
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.records import resplit, sentences_of_records, texts_of_records
+from data_pipelines.labels.records import relabeled, resplit, sentences_of_records, texts_of_records
+from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.tagged import read_labeled_texts
 
 
@@ -100,3 +101,12 @@ def test_only_words_that_were_cut_out_of_a_text_have_places():
     record = {"text": "do n't", "tokens": [{"start": 0, "end": 2}, {"start": 3, "end": 6}], "spans": []}
     (given,) = sentences_of_records([(record, 1)], "a.jsonl", TaggedConfig(), True)
     assert (given.words, given.text, given.offsets) == (["do", "n't"], "do n't", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "spans"), [("label", [[0, 4, "PER"]]), ("spans", [{"start": 0, "end": 4, "label": "PER"}])]
+)
+def test_an_empty_list_of_spans_is_filled_as_others_of_its_name_are(key, spans):
+    sentence = Sentence(["Anna", "sang"], ["B-PER", "O"], "", [], "Anna sang", [(0, 4), (5, 9)])
+    for before in ([], spans):
+        assert relabeled({"id": 1, key: before}, sentence, TaggedConfig()) == {"id": 1, key: spans}
