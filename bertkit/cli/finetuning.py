@@ -95,7 +95,10 @@ def tag(parser: argparse.ArgumentParser) -> Run:
     )
     parser.add_argument(
         "--output",
-        choices=("auto", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "brat", "spacy", "view"),
+        choices=(
+            *("auto", "conll", "conllu", "jsonl", "spans", "doccano", "label-studio", "brat", "spacy"),
+            *("csv", "tsv", "view"),
+        ),
         default="auto",
         help="format of the output (default: auto, a coloured view on a terminal, otherwise that of the files; for raw "
         "text, and for files in several formats, CoNLL)",

@@ -141,9 +141,16 @@ def other_fields(sentence: Sentence) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in known}
 
 
+def label_key(record: Mapping[str, Any], config: TaggedConfig) -> str:
+    """The key under which a text has its label, or would have it."""
+    return _key(record, config.tag_column if config.tag_column in record else "", _LABEL_KEYS)
+
+
 def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfig) -> dict[str, Any]:
-    """The record with the tags of the sentence wherever it has labels: as tags, spans or one label, as it has them."""
-    keys = (config.tag_column, *_TAG_KEYS, *_SPAN_KEYS, *_LABEL_KEYS)
+    """The record with the tags of the sentence where labels are read from: as tags, spans or one label, as it has
+    them."""
+    wanted = config.tag_column if config.tag_column in record else ""
+    keys = {label_key(record, config), *(_key(record, wanted, usual) for usual in (_TAG_KEYS, _SPAN_KEYS))}
     tags = sentence.tags or []
 
     def again(key: str, old: Any) -> Any:

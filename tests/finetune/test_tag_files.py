@@ -1,5 +1,6 @@
 """`bertkit tag`: files of every format enter and come back with other tags, and what is wrong in them is named."""
 
+import csv
 import gzip
 import io
 import json
@@ -15,7 +16,9 @@ from telling import tells
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
-from bertkit.finetune.predict.inputs import Reading, kind_of, text_inputs, word_inputs
+from bertkit.finetune.predict.inputs import Part, Reading, kind_of, text_inputs, word_inputs
+from bertkit.finetune.predict.outputs import TEXT_OUTPUTS, Answer
+from bertkit.finetune.predict.tagging import Tagging
 from bertkit.finetune.train import finetune
 from bertkit.model import ModernBertConfig, build_encoder
 from data_pipelines.labels.config import TaggedConfig
@@ -229,3 +232,23 @@ def test_what_a_format_holds_is_given_to_the_tagger(read, kind, text, given):
 def test_columns_of_words_are_no_texts():
     with pytest.raises(ValueError, match=r"x\.conll.*conll holds words"):
         text_inputs([], "x.conll", kind_of("x.conll.gz", READING), READING)
+
+
+def test_a_table_of_texts_keeps_its_other_columns(capsys):
+    """The label goes where it is read from, by the setting or by its usual names, else into a new column."""
+    text = 'so "bad", really'
+    result = Tagging([text], ["-"], [0.9], text, [(0, len(text))])
+    table = {"id": "7", "text": text, "class": "+", "category": "film"}
+    for record, setting, changed in [
+        (table, "", {"class": "-"}),
+        (table, "category", {"category": "-"}),
+        ({"id": "7", "text": text}, "", {"label": "-"}),
+        (None, "", {"label": "-"}),
+    ]:
+        reading = Reading(TaggedConfig(tag_column=setting), ("+", "-"))
+        parts = [Part(None), Part(text, record=record)]
+        TEXT_OUTPUTS["csv"]([Answer(parts[0], None), Answer(parts[1], result)], reading)
+        assert list(csv.DictReader(capsys.readouterr().out.splitlines())) == [{**(record or {"text": text}), **changed}]
+    others = [Answer(Part("", record=one), result) for one in (table, {"text": text})]
+    with pytest.raises(ValueError, match="columns"):
+        TEXT_OUTPUTS["tsv"](others, reading)

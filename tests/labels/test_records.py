@@ -110,3 +110,11 @@ def test_an_empty_list_of_spans_is_filled_as_others_of_its_name_are(key, spans):
     sentence = Sentence(["Anna", "sang"], ["B-PER", "O"], "", [], "Anna sang", [(0, 4), (5, 9)])
     for before in ([], spans):
         assert relabeled({"id": 1, key: before}, sentence, TaggedConfig()) == {"id": 1, key: spans}
+
+
+def test_only_the_labels_that_would_be_read_are_replaced():
+    sentence = Sentence(["Anna", "sang"], ["B-PER", "O"], "", [])
+    record = {"tokens": ["Anna", "sang"], "pos_tags": ["PROPN", "VERB"], "ner_tags": ["O", "O"]}
+    assert relabeled(record, sentence, TaggedConfig()) == {**record, "ner_tags": sentence.tags}
+    assert relabeled(record, sentence, TaggedConfig(tag_column="pos_tags")) == {**record, "pos_tags": sentence.tags}
+    assert relabeled(record, sentence, TaggedConfig(tag_column="upos")) == {**record, "ner_tags": sentence.tags}

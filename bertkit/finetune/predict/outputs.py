@@ -1,5 +1,6 @@
 """Results to files: in the format of the input with nothing but the tags changed, or in another one."""
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.tagging import Tagging
 from bertkit.terminal import printable
 from data_pipelines.labels.formats import format_named
-from data_pipelines.labels.records import relabeled
+from data_pipelines.labels.records import label_key, relabeled
 from data_pipelines.labels.schemes import OUTSIDE
 from data_pipelines.labels.sentence import Sentence
 
@@ -60,6 +61,23 @@ def write_json(answers: Iterable[Answer], reading: Reading) -> None:
             print(*part.fill([]), sep="\n")
 
 
+def write_table(answers: Iterable[Answer], reading: Reading, delimiter: str) -> None:
+    """CSV or TSV: a row for each text and a header line. Records keep their other columns; without a column of labels
+    they get one."""
+    rows: csv.DictWriter[str] | None = None
+    for part, result in answers:
+        if result is None:
+            continue
+        record = {"text": result.text} if part.record is None else part.record
+        values = {**record, label_key(record, reading.config): result.tags[0]}
+        if rows is None:
+            rows = csv.DictWriter(sys.stdout, list(values), delimiter=delimiter, lineterminator="\n")
+            rows.writeheader()
+        elif list(values) != rows.fieldnames:
+            raise ValueError(f"{part.place}: other columns than those of the first row; tag such files one by one")
+        rows.writerow(values)
+
+
 def write_view(answers: Iterable[Answer], reading: Reading) -> None:
     """Text with its spans in colour, the kind behind each; plain tags behind every word."""
     from rich.console import Console
@@ -97,6 +115,8 @@ OUTPUTS: dict[str, Write] = {
 TEXT_OUTPUTS: dict[str, Write] = {
     "conll": OUTPUTS["conll"],
     "jsonl": write_json,
+    "csv": partial(write_table, delimiter=","),
+    "tsv": partial(write_table, delimiter="\t"),
     **{name: partial(write_file, name=name, texts=True) for name in ("doccano", "label-studio")},
     "view": write_view,
 }
