@@ -37,7 +37,7 @@ class LabeledSection(TaggedConfig):
     """Subwords from the beginning of one window to that of the next, at most a window; 0: half a window."""
 
     train_windows: Count = 16
-    """Most windows of a long text that train together, evenly spread over it. Scores and predictions read all."""
+    """Most windows of a long text that a step trains on, drawn anew in every epoch. Scores and predictions read all."""
 
     context: Literal["auto", "sentence", "document"] = "sentence"
     """Context of a word in tagging: its sentence, or as much of its document as a window holds, in training and

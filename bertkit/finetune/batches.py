@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertkit.finetune.windows import MAX_TOKENS, Row, by_length
+from bertkit.finetune.windows import MAX_TOKENS, Row, by_length, some_windows
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.keyed import fold_each, threshold, token_bits
 from data_pipelines.masks.plan import Plan, share_of_rank
@@ -92,6 +92,19 @@ def hiding_tokens(draw: Callable[[Row, int], Row], share: float, special: Specia
         bits_L = token_bits(fold_each(key, 0), np.array([0, len(row.ids_L)]))
         hidden_L = (bits_L < threshold(share)) & ~np.isin(row.ids_L, never)
         return row._replace(ids_L=np.where(hidden_L, mask_id, row.ids_L))
+
+    return drawn
+
+
+def drawing_windows(draw: Callable[[Row, int], Row], most: int) -> Callable[[Row, int], Row]:
+    """Draws rows as `draw` does, of those with more than `most` windows as many, others at every step."""
+
+    def drawn(row: Row, key: int) -> Row:
+        row = draw(row, key)
+        if row.num_windows <= most:
+            return row
+        bits = token_bits(fold_each(key, 1), np.array([0, row.num_windows]))
+        return some_windows(row, np.sort(np.argsort(bits)[:most]).tolist())
 
     return drawn
 

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 
 from bertkit.config.finetune import FinetuneRecipe
 from bertkit.events import event, events_about
-from bertkit.finetune.batches import hiding_tokens, training_batches
+from bertkit.finetune.batches import drawing_windows, hiding_tokens, training_batches
 from bertkit.finetune.checks import check_finetune
 from bertkit.finetune.evaluation import evaluate
 from bertkit.finetune.labeled import Labeled
@@ -145,6 +145,8 @@ def train_model(
     share = (accelerator.process_index, accelerator.num_processes)
     plan = Plan(len(rows), steps.batch, seed)
     draw = data.task.drawn
+    if data.task.pools_windows:
+        draw = drawing_windows(draw, recipe.data.train_windows)
     if recipe.train.token_dropout:
         draw = hiding_tokens(draw, recipe.train.token_dropout, data.start.tokenizer.special)
     batches_of_steps = training_batches(rows, plan, remaining, share, recipe.train.micro_batch, draw)

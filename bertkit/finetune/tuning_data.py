@@ -52,7 +52,7 @@ def make_tuning_data(task: Task, labeled: Labeled, start: Start, section: Labele
     number = {label: index for index, label in enumerate(labeled.labels)}
     train = task.rows(labeled.train, encode, form)
     if task.pools_windows:
-        train = joined_rows(train, section.train_windows)
+        train = joined_rows(train)
     examples = {each.start: joined(labeled.train[each.start : each.stop]) for each in documents(labeled.train, form)}
     rows = {
         "train": [

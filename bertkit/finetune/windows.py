@@ -243,19 +243,29 @@ def pair_rows(sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm)
     return rows
 
 
-def joined_rows(rows: Sequence[Row], max_windows: int) -> list[Row]:
-    """One row for each sentence, which holds its windows one after the other; of more than `max_windows` as many,
-    evenly spread."""
-    found = []
-    for _, windows in groupby(rows, lambda row: row.sentence):
-        held = list(windows)
-        if len(held) > max_windows:
-            held = [held[index] for index in np.linspace(0, len(held) - 1, max_windows).round().astype(int)]
-        found.append(held[0] if len(held) == 1 else _joined(held))
-    return found
+def joined_rows(rows: Sequence[Row]) -> list[Row]:
+    """One row for each sentence, which holds its windows one after the other."""
+    return [_joined(list(windows)) for _, windows in groupby(rows, lambda row: row.sentence)]
+
+
+def some_windows(row: Row, chosen: Sequence[int]) -> Row:
+    """The row with these of its windows, each of which answers once."""
+    borders = np.cumsum([0, *(row.lengths or (len(row.ids_L),))])
+    windows = [
+        row._replace(
+            ids_L=row.ids_L[borders[i] : borders[i + 1]],
+            index_M=row.index_M[i : i + 1] - borders[i],
+            word_M=row.word_M[i : i + 1],
+            lengths=None,
+        )
+        for i in chosen
+    ]
+    return _joined(windows)
 
 
 def _joined(windows: Sequence[Row]) -> Row:
+    if len(windows) == 1:
+        return windows[0]
     lengths = tuple(len(row.ids_L) for row in windows)
     starts = np.cumsum([0, *lengths[:-1]])
     return windows[0]._replace(

@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,14 @@ from grammar import write_corpus
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import LabeledSection, read_finetune_recipe
-from bertkit.finetune.batches import collate, micro_batches, training_batches
+from bertkit.finetune.batches import collate, drawing_windows, micro_batches, training_batches
 from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.bag_of_words import bag_of_words
 from bertkit.finetune.tasks.classification import CLASSIFICATION
 from bertkit.finetune.tasks.multi_label import MULTI_LABEL
 from bertkit.finetune.train import finetune
-from bertkit.finetune.windows import Row, RowForm, WordEncoder, joined_rows, pair_rows, text_rows
+from bertkit.finetune.windows import Row, RowForm, WordEncoder, joined_rows, pair_rows, some_windows, text_rows
 from bertkit.model import BertConfig, MaskedLM, SequenceClassifier, build_encoder
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.masks.plan import Plan
@@ -158,7 +159,7 @@ def long_texts(encoder) -> tuple[list[Row], SequenceClassifier]:
 
 def test_windows_of_a_text_answer_by_the_mean_of_their_logits(long_texts):
     rows, model = long_texts
-    joined = [row._replace(target_M=np.zeros(1, int)) for row in joined_rows(rows, 16)]
+    joined = [row._replace(target_M=np.zeros(1, int)) for row in joined_rows(rows)]
     assert [row.num_windows for row in joined] == [sum(row.sentence == text for row in rows) for text in range(3)]
     assert joined[2].num_windows > joined[1].num_windows > joined[0].num_windows == 1
     logits_MK = model.target_logits(collate(rows))
@@ -169,11 +170,21 @@ def test_windows_of_a_text_answer_by_the_mean_of_their_logits(long_texts):
     torch.testing.assert_close(sum(with_loss(collate([row])) for row in joined), expected)
 
 
-def test_of_too_many_windows_as_many_as_allowed_train_from_the_first_to_the_last(long_texts):
-    rows, _ = long_texts
+def test_of_too_many_windows_every_epoch_draws_others(long_texts):
+    rows, model = long_texts
     own = [row for row in rows if row.sentence == 2]
-    (joined,) = joined_rows(own, 2)
-    assert joined.ids_L.tolist() == [*own[0].ids_L, *own[-1].ids_L]
+    joined = joined_rows(rows)
+    draw = drawing_windows(lambda row, key: row, 2)
+    assert draw(joined[0], 7) is joined[0]
+    drawn = [draw(joined[2], key) for key in range(40)]
+    pairs = [[*first.ids_L, *second.ids_L] for first, second in combinations(own, 2)]
+    assert all(row.ids_L.tolist() in pairs for row in drawn)
+    assert len({tuple(row.ids_L.tolist()) for row in drawn}) > 1
+    assert draw(joined[2], 3).ids_L.tolist() == drawn[3].ids_L.tolist()
+    # Each window answers as it does by itself.
+    torch.testing.assert_close(
+        model.target_logits(collate([some_windows(joined[2], [1, 3])])), model.target_logits(collate([own[1], own[3]]))
+    )
 
 
 def windowed(*num_windows: int) -> list[Row]:
