@@ -141,13 +141,16 @@ def _merge_at(out: Path | str, scratch: Path | None, json: str | None) -> None:
     """Make one set of the parts in a folder, or at a URL by way of `scratch`, and say what it holds."""
     from data_pipelines.rows.prepare import merge
     from data_pipelines.rows.publish import is_finished, merge_stored
+    from data_pipelines.rows.shards import verify_rows
 
     if scratch:
         folder, done = merge_stored(str(out), scratch=scratch)
     else:
         folder = Path(out)
         done = is_finished(folder)
-        if not done:
+        if done:
+            verify_rows(folder)
+        else:
             merge(folder)
     _answer_with_shards(json, folder, "the folder is already finished" if done else "", str(out))
 

@@ -28,6 +28,10 @@ def pretrain(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], 
             print(to_yaml(recipe), end="")
             return 0
         check_pretraining(recipe)
+        if recipe.data.prepared is not None:
+            from data_pipelines.rows.shards import begin_to_verify
+
+            begin_to_verify(Path(recipe.data.prepared))  # while torch is imported
         from bertkit.pretrain.train import pretrain
 
         return pretrain(recipe)

@@ -28,9 +28,9 @@ from bertkit.terminal import Update, progress_bar
 from data_pipelines import durable
 from data_pipelines.places import cache_folder
 from data_pipelines.rows.config import PrepareConfig
-from data_pipelines.rows.manifest import MANIFEST, SPLITS, read_manifest
+from data_pipelines.rows.manifest import MANIFEST, read_manifest
 from data_pipelines.rows.prepare import prepare
-from data_pipelines.rows.shards import Rows, open_rows
+from data_pipelines.rows.shards import Rows, open_rows, verify_rows
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import check_unchanged, fingerprint_sources, read_documents
 from data_pipelines.text.digest import check_hashes, file_hash, files_hash
@@ -170,7 +170,7 @@ def _check_prepared(folder: Path, init: Path | None) -> None:
             f"data.prepared={folder} was made with another tokenizer than that of model.init={init}; "
             f"prepare the text again with --tokenizer {init}"
         )
-    _verify_rows(folder)
+    verify_rows(folder)
 
 
 def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config: PrepareConfig, cache: Cache) -> Path:
@@ -186,15 +186,8 @@ def _rows_folder(corpus: CorpusConfig, text: str, tokenizer_folder: Path, config
                     folder,
                     report=lambda now: update(now.chars, now.total_chars, f"{now.tokens / 1e6:.2f} M tokens"),
                 )
-        _verify_rows(folder)
+        verify_rows(folder)
     return folder
-
-
-def _verify_rows(folder: Path) -> None:
-    """Refuse rows, or a tokenizer next to them, that are not what was written."""
-    for split in SPLITS:
-        open_rows(folder, split).verify()
-    check_hashes(folder, read_manifest(folder).get("tokenizer", {}))  # an older version wrote none
 
 
 def _tokenizer_folder(

@@ -17,7 +17,7 @@ from data_pipelines.rows.filling import PrepareState, ShardFiller, read_state
 from data_pipelines.rows.given_ids import ids_encoder, read_given
 from data_pipelines.rows.manifest import FORMAT, MANIFEST, PROGRESS, SPLITS, manifest_bytes, read_manifest
 from data_pipelines.rows.provenance import identify, refuse_other
-from data_pipelines.rows.shards import check_files, open_rows
+from data_pipelines.rows.shards import check_files, open_rows, verify_rows
 from data_pipelines.rows.stored import read_origin
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import Document, check_unchanged, corpus_bytes, fingerprint_sources
@@ -73,6 +73,7 @@ def prepare(
         for split in SPLITS:
             check_files(folder, state.shards[split])
         if state.finished:
+            verify_rows(folder)
             return folder
     if corpus.content == "ids" and identity["prepare"]["segmenter"] != "tokenizer":
         raise ValueError(f"segmenter={identity['prepare']['segmenter']} needs text, and content=ids has none")

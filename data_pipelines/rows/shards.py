@@ -11,7 +11,9 @@ import shutil
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from data_pipelines import durable
 from data_pipelines.rows.batch import RowBatch
 from data_pipelines.rows.manifest import SPLITS, read_manifest
 from data_pipelines.rows.stored import drop_shard, fetch_counts, fetch_shard, is_here, read_origin, shard_bytes
-from data_pipelines.text.digest import check_hashes, remember_hashes
+from data_pipelines.text.digest import begin_hashing, check_hashes, remember_hashes
 
 # T tokens, S sequences, R rows, B rows of a batch, V vocabulary
 
@@ -108,6 +110,21 @@ def check_files(folder: Path, entries: list[dict[str, Any]]) -> None:
             if size != expected:
                 state = "is missing" if size is None else f"is damaged: {size:,} bytes, expected {expected:,}"
                 raise ValueError(f"{path} {state}; remove {folder} and prepare again")
+
+
+def verify_rows(folder: Path) -> None:
+    """Refuse a prepared folder whose rows, or the tokenizer next to them, are not what was written."""
+    for split in SPLITS:
+        open_rows(folder, split).verify()
+    check_hashes(folder, read_manifest(folder).get("tokenizer", {}))  # an older version wrote none
+
+
+def begin_to_verify(folder: Path) -> None:
+    """Let a later `verify_rows` find most of its work done, by a thread beside whatever comes first. What is wrong with
+    the folder is left for it to tell."""
+    with suppress(OSError, ValueError):
+        entries = chain.from_iterable(read_manifest(folder)["shards"].values())
+        begin_hashing(folder, _hashes(entries, FILES))
 
 
 class _Shard(NamedTuple):
@@ -271,7 +288,7 @@ class Rows:
         return {**self.__dict__, "_open": {}}
 
 
-def _hashes(entries: list[dict[str, Any]], kinds: Iterable[str]) -> dict[str, str]:
+def _hashes(entries: Iterable[dict[str, Any]], kinds: Iterable[str]) -> dict[str, str]:
     return {f"{entry['name']}.{kind}": entry[kind]["sha256"] for entry in entries for kind in kinds}
 
 

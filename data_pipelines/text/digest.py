@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,11 @@ from typing import Any
 from data_pipelines import durable
 
 _SEEN = ".verified.json"
+_BLOCK = 1 << 23
+"""Bytes that are hashed at once: a thread needs the interpreter, which another one may be using, between two blocks."""
+
+_begun: dict[Path, Callable[[], dict[str, Any]]] = {}
+"""By its folder, what ends a hashing in the background and gives what it found."""
 
 
 def text_hash(text: str, purpose: str) -> int:
@@ -28,7 +34,7 @@ def files_hash(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
         with open(path, "rb") as file:
-            while block := file.read(1 << 20):
+            while block := file.read(_BLOCK):
                 digest.update(block)
     return digest.hexdigest()
 
@@ -36,14 +42,41 @@ def files_hash(paths: Iterable[Path]) -> str:
 def check_hashes(folder: Path, expected: dict[str, str]) -> None:
     """Refuse a folder in which one of these files has another sha256. A file that has the size, times and inode it had
     when its hash was last seen to be right is not read again."""
-    seen = _read_seen(folder)
-    doubtful = [name for name, sha256 in expected.items() if seen.get(name) != _identity(folder / name, sha256)]
+    found = _begun.pop(folder, dict)()
+    seen = _read_seen(folder) | found
+    identities = {name: _identity(folder / name, sha256) for name, sha256 in expected.items()}
+    doubtful = [name for name, identity in identities.items() if seen.get(name) != identity]
     with ThreadPoolExecutor() as threads:
         for name, sha256 in zip(doubtful, threads.map(lambda name: file_hash(folder / name), doubtful), strict=True):
             if sha256 != expected[name]:
                 raise ValueError(f"{folder / name} is damaged: its hash differs; remove {folder} and run again")
-    if doubtful:
-        remember_hashes(folder, {name: expected[name] for name in doubtful})
+    if doubtful or found:
+        _add_seen(folder, found | {name: identities[name] for name in doubtful})
+
+
+def begin_hashing(folder: Path, expected: dict[str, str]) -> None:
+    """Hash in the background, on one core, what `check_hashes` will ask for in this folder: that one takes what is done
+    by then, and reads only the rest."""
+    known, ended = _read_seen(folder), threading.Event()
+    found: dict[str, Any] = {}
+
+    def hash_each() -> None:
+        for name, sha256 in expected.items():
+            if ended.is_set():
+                return
+            with suppress(OSError, ValueError):  # which `check_hashes` will tell
+                identity = _identity(folder / name, sha256)
+                if known.get(name) != identity and file_hash(folder / name) == sha256:
+                    found[name] = identity
+
+    def end() -> dict[str, Any]:
+        ended.set()
+        thread.join()
+        return found
+
+    thread = threading.Thread(target=hash_each, daemon=True)
+    thread.start()
+    _begun[folder] = end
 
 
 def remember_hashes(folder: Path, hashes: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from bertkit.cli import main
 from bertkit.config.recipe import read_recipe
 from bertkit.pretrain.data import open_data
 from data_pipelines.rows.manifest import read_manifest
-from data_pipelines.rows.shards import FILES
+from data_pipelines.rows.shards import FILES, begin_to_verify, verify_rows
 from data_pipelines.text import digest
 
 
@@ -126,6 +126,38 @@ def test_rows_are_hashed_while_they_are_written_and_then_only_if_they_were_touch
     os.utime(next(home.cache.glob("rows/*/train-00000.words")))
     read(home)
     assert touched == ["train-00000.words"]
+
+
+def test_rows_hashed_in_the_background_are_not_read_again(home_to_damage, monkeypatch):
+    (folder,) = home_to_damage.cache.glob("rows/*/")
+    verify_rows(folder)
+    files = [path for path in folder.glob("*-0*") if not os.utime(path)]
+    hashed: list[str] = []
+    real = digest.file_hash
+    monkeypatch.setattr(digest, "file_hash", lambda path: hashed.append(path.name) or real(path))
+    begin_to_verify(folder)
+    verify_rows(folder)
+    verify_rows(folder)
+    assert sorted(hashed) == sorted(path.name for path in files)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_damage_is_told_of_rows_hashed_in_the_background(home_to_damage, tried, when):
+    """Row 27: damaged before the thread has hashed them, or afterwards."""
+    (folder,) = home_to_damage.cache.glob("rows/*/")
+    for path in sorted(folder.glob("train-0*")):
+        data = path.read_bytes()
+        os.utime(path)
+        if when == "before":
+            damage(path, "bit", random.Random(0))
+        begin_to_verify(folder)
+        if when == "after":
+            damage(path, "bit", random.Random(0))
+        with pytest.raises(ValueError, match=f"{path.name} is damaged"):
+            verify_rows(folder)
+        path.write_bytes(data)
+        verify_rows(folder)
+        tried()
 
 
 @pytest.mark.parametrize("resumed", [False, True])

@@ -71,6 +71,10 @@ def test_damage_is_told_instead_of_taken_for_finished(corpus, tokenizer, tmp_pat
         (tmp_path / name / "train-00000.tokens").write_bytes(b"")
         with pytest.raises(ValueError, match=r"train-00000.tokens is damaged: 0 bytes.*remove"):
             prepare(corpus, tokenizer, SMALL, tmp_path / name)
+    whole = prepare(corpus, tokenizer, SMALL, tmp_path / "flipped") / "train-00000.tokens"
+    whole.write_bytes(bytes([whole.read_bytes()[0] ^ 1]) + whole.read_bytes()[1:])
+    with pytest.raises(ValueError, match=r"train-00000.tokens is damaged: its hash.*remove"):
+        prepare(corpus, tokenizer, SMALL, tmp_path / "flipped")
     for content in ("", "{", "[]", "{}", json.dumps({"identity": {"sources": []}})):
         (tmp_path / "begun" / PROGRESS).write_text(content)
         with pytest.raises(ValueError, match=r"progress.json is damaged .*remove"):

@@ -1,15 +1,15 @@
 """What it costs to verify prepared rows at the start of a run: makes a gigabyte of them and starts on them.
 
-`python tests/support/verifying.py --gigabytes 1` prints processor seconds of opening the rows, and then of the whole
-command: as rows are when they were just prepared, after every file was touched, so that all of them are hashed, and
-without any verification. With `--opening` it leaves out the whole commands.
+`python tests/support/verifying.py --gigabytes 1` prints processor seconds of opening the rows, and then seconds and
+processor seconds of the whole command: without any verification, with rows as they are when they were just prepared,
+and after every file was touched, so that all of them are hashed: while torch is imported, as a start does it, or
+afterwards. The ways take turns, and the quickest start of each counts. With `--opening` it leaves out the commands.
 """
 
 import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from bertkit.bench.generated import generated_documents
-from bertkit.pretrain.data import _verify_rows
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import MANIFEST, SPLITS, manifest_bytes
 from data_pipelines.rows.prepare import prepare
-from data_pipelines.rows.shards import ShardWriter, open_rows
+from data_pipelines.rows.shards import ShardWriter, open_rows, verify_rows
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
@@ -32,18 +31,20 @@ ROOT = Path(__file__).parent.parent.parent
 START = """
 import sys
 from bertkit.cli import main
+from data_pipelines.rows import shards
 if sys.argv[1] == "unverified":
-    from bertkit.pretrain import data
-    data._verify_rows = lambda folder: None
+    shards.verify_rows = lambda folder: None
+if sys.argv[1] in ("unverified", "touched, hashed afterwards"):
+    shards.begin_to_verify = lambda folder: None
 sys.exit(main(["pretrain", "bert-mini", *sys.argv[2:]]))
 """
 CHANGES = ("train.steps=1", "train.global_batch=4", "train.micro_batch=4", "run.num_workers=0", "eval.every=0")
-TIMES = 3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=1)
+    parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--opening", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="verifying-") as place:
@@ -56,17 +57,19 @@ def main() -> None:
         print(f"opening, touched        {opening(rows):.4f} s", flush=True)
         if arguments.opening:
             return
-        taken: dict[str, list[float]] = {"unverified": [], "just prepared": [], "touched": []}
-        for number in range(TIMES):
-            for how, seconds in taken.items():
-                if how == "touched":
+        ways = ("unverified", "just prepared", "touched", "touched, hashed afterwards")
+        taken: dict[str, list[tuple[float, float]]] = {how: [] for how in ways}
+        for number in range(arguments.times):
+            for how in ways:
+                if how.startswith("touched"):
                     touch(files)
-                seconds.append(start(how, rows, Path(place) / f"{how} {number}"))
-        base = statistics.median(taken["unverified"])
-        for how, seconds in taken.items():
-            median = statistics.median(seconds)
-            each = ", ".join(f"{one:.2f}" for one in seconds)
-            print(f"{how:<14} {median:6.2f} s ({each})  {(median / base - 1):+.1%}")
+                taken[how].append(start(how, rows, Path(place) / f"{how} {number}"))
+        for how, both in taken.items():
+            seconds, cpu = map(min, zip(*both, strict=True))
+            base, base_cpu = map(min, zip(*taken["unverified"], strict=True))
+            print(
+                f"{how:<27} {seconds:6.2f} s {seconds / base - 1:+.1%}, {cpu:6.2f} s of CPU {cpu / base_cpu - 1:+.1%}"
+            )
 
 
 def make_rows(place: Path, size: float) -> Path:
@@ -94,7 +97,7 @@ def opening(rows: Path, verified: bool = True) -> float:
     for split in SPLITS:
         open_rows(rows, split)
     if verified:
-        _verify_rows(rows)
+        verify_rows(rows)
     return time.process_time() - begun
 
 
@@ -103,14 +106,14 @@ def touch(files: list[Path]) -> None:
         os.utime(path)
 
 
-def start(how: str, rows: Path, folder: Path) -> float:
-    """Processor seconds of a run of one step."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def start(how: str, rows: Path, folder: Path) -> tuple[float, float]:
+    """Seconds of a run of one step, and its processor seconds."""
+    begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sys.executable, "-c", START, how, f"data.prepared={rows}", f"run.dir={folder}", *CHANGES]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":
