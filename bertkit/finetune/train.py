@@ -35,7 +35,7 @@ from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
 from bertkit.run.ranks import Trainable, check_same_start, is_sharded, wrap
-from bertkit.run.room import check_disk, check_memory, free_memory
+from bertkit.run.room import activation_bytes, check_disk, check_memory, free_memory
 from bertkit.run.start import Run, start_run
 from bertkit.run.state import LoopState, restore_state
 from data_pipelines.masks.plan import Plan
@@ -54,6 +54,7 @@ def finetune(recipe: FinetuneRecipe) -> int:
         accelerator = connect(recipe, run, start, facts)
         data = make_tuning_data(TASKS[recipe.task], labeled, start, recipe.data)
         steps = fix_steps(folder, facts, data, recipe.train, accelerator)
+        _check_batch_fits(recipe, data, steps, accelerator)
         for seed in recipe.run.seeds:
             with events_about(seed=seed):
                 exit_code = train_seed(recipe, data, steps, seed, run)
@@ -106,10 +107,25 @@ def connect(recipe: FinetuneRecipe, run: Run, start: Start, facts: dict[str, Any
     """All ranks, which have found the same, with room enough for the model."""
     accelerator = run.connect(recipe.train.precision, recipe.run.trackers)
     check_same_start(accelerator, recipe, lambda: facts)
-    num_parameters = sum(param.numel() for param in outline_encoder(start.config).parameters())
-    check_memory({"model.init" if recipe.model.init else "model.like": 12 * num_parameters}, accelerator.device)
-    check_disk(run.folder, num_parameters)
+    check_memory(_model_needs(recipe, start), accelerator.device)
+    check_disk(run.folder, _num_parameters(start))
     return accelerator
+
+
+def _check_batch_fits(recipe: FinetuneRecipe, data: TuningData, steps: Steps, accelerator: Accelerator) -> None:
+    """Refuse a batch that does not fit the memory beside the model; a frozen encoder keeps nothing of it."""
+    rows, num_rows = data.rows["train"], math.ceil(steps.batch / accelerator.num_processes)
+    num_tokens = min(recipe.train.micro_batch, num_rows) * sum(len(row.ids_L) for row in rows) / len(rows)
+    kept = 0.0 if recipe.model.freeze else activation_bytes(data.start.config, num_tokens)
+    check_memory({**_model_needs(recipe, data.start), "train.micro_batch": kept}, accelerator.device)
+
+
+def _model_needs(recipe: FinetuneRecipe, start: Start) -> dict[str, float]:
+    return {"model.init" if recipe.model.init else "model.like": 12.0 * _num_parameters(start)}
+
+
+def _num_parameters(start: Start) -> int:
+    return sum(param.numel() for param in outline_encoder(start.config).parameters())
 
 
 def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int, run: Run) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from bertkit.model.config import EncoderConfig
 from bertkit.run.folder import CHECKPOINTS
 
 _SPARE_FILES = 64
@@ -21,9 +22,17 @@ class Memory(NamedTuple):
     total: int
 
 
-def check_memory(needs: Mapping[str, float], device: torch.device, sharing: int = 1) -> None:
+def activation_bytes(config: EncoderConfig, num_tokens: float, checkpointing: bool = False) -> float:
+    """What a forward pass of this many tokens keeps for the backward pass, at least: of a layer, only its widest
+    results are counted, in half precision."""
+    kept = config.hidden_size if checkpointing else 4 * config.hidden_size + config.intermediate_size
+    return 2 * num_tokens * config.num_hidden_layers * kept
+
+
+def check_memory(needs: Mapping[str, float], device: torch.device, sharing: int | None = None) -> None:
     """Refuse a run that needs more memory than is free. `needs` are bytes, at least, by the key that they grow with;
-    of the memory of a host each of the processes `sharing` it needs as much."""
+    of the memory of a host each of the processes `sharing` it needs as much: those that were launched here."""
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if sharing is None else sharing
     free = min((memory.free for memory in _memories(device)), default=None)
     needed = sum(needs.values()) * (sharing if device.type == "cpu" else 1)
     if free is not None and needed > free:

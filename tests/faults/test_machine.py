@@ -123,6 +123,19 @@ def test_what_cannot_fit_the_memory_is_refused_by_its_key(home, tmp_path, tried,
     tried()
 
 
+def test_a_batch_that_does_not_fit_the_memory_of_a_fine_tuning_is_refused(tmp_path, tried):
+    """Row 36: before its first step; a small micro-batch fits."""
+    labeled = write_conll(tmp_path / "train.conll", 30_000)
+    argv = ["finetune", "ner", f"data.train={labeled}", "model.like=bert-mini", "train.epochs=0.0001"]
+    argv += [f"run.dir={tmp_path / 'run'}", "train.global_batch=30000"]
+    run = start([*argv, "train.micro_batch=30000"], log=tmp_path / "log", before=partial(limit_memory, 10**9))
+    assert run.wait() == [2], run.said()
+    assert "bertkit: train.micro_batch: " in run.said()
+    assert " GB of memory" in run.said()
+    assert "step 1/" not in run.said()
+    tried()
+
+
 def test_a_vocabulary_that_does_not_fit_the_memory_is_refused(home, tmp_path, tried):
     """Row 36: as soon as its size is known; `ulimit -v` counts as well as the machine."""
     changes = ["model.hidden_size=4096", "model.num_hidden_layers=1", "model.intermediate_size=16"]
@@ -136,6 +149,6 @@ def test_a_vocabulary_that_does_not_fit_the_memory_is_refused(home, tmp_path, tr
     tried()
 
 
-def limit_memory() -> None:
+def limit_memory(size: int = 4 * 10**9) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + 4 * 10**9, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + size, resource.RLIM_INFINITY))
