@@ -145,7 +145,6 @@ def train_model(
 ) -> int:
     """Build or resume, loop over the steps, take the best step, and finish with it. Returns the exit code."""
     accelerator, rows = run.accelerator, data.rows["train"]
-    run.catch_signals()
     folder.mkdir(exist_ok=True)
     if accelerator.is_main_process:
         make_places(folder, recipe.run.restart)
@@ -171,6 +170,7 @@ def train_model(
     deciding = data.task.deciding(data.labeled)
     with _open_log(recipe, model, state, rules, folder, run) as log:
         log.begin(_greeting(recipe, data, steps, seed, state.step))
+        run.catch_signals()
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last = state.step == steps.total
             evaluated = bool(data.rows["dev"]) and not result.stop and (last or state.step % eval_every == 0)

@@ -96,6 +96,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
             for note in filter(None, (new_head_note(data, bare), order_note(data.train, recipe.data))):
                 log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
+        run.catch_signals()
         scores = None
         batches_of_steps = load_budget(recipe, data, objective, trainable, state, rules, log)
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):

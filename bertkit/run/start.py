@@ -1,11 +1,13 @@
 """What every run does before its first step: lock the folder, write the recipe, wait for the ranks, connect.
 
     with start_run(folder, recipe) as run:
-        ...  # prepare the data, on each rank by itself; Ctrl-C ends it
+        ...  # prepare the data, on each rank by itself
         run.connect(recipe.train.precision, recipe.run.trackers)
+        ...  # build or resume the model; so far a signal ends the process, and nothing is lost
+        run.catch_signals()
         ...  # train; signals only set a flag now
         run.steps_done()
-        ...  # score and export; Ctrl-C ends it
+        ...  # score and export; a signal ends the process again
 
 Preparation may take hours, for which no collective operation would wait; so the ranks are connected after it.
 """
@@ -42,9 +44,8 @@ class Run:
         self._signals, self._heartbeat, self._until_exit = StopSignals(), heartbeat, until_exit
 
     def connect(self, precision: str, trackers: list[str]) -> Accelerator:
-        """Connect the ranks, and `catch_signals`."""
+        """Connect the ranks."""
         self._until_exit.callback(self._signals.release)
-        self.catch_signals()
         self.accelerator = start_accelerator(self.folder, precision, trackers)
         self._until_exit.callback(self.accelerator.end_training)
         self._heartbeat.connected()

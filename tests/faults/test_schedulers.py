@@ -111,6 +111,23 @@ def test_no_loader_worker_outlives_a_killed_run(home, tmp_path, tried):
     tried()
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("decide_steps", signal.SIGINT),
+        *[pytest.param("decide_steps", number, marks=pytest.mark.faults) for number in SIGNALS[::2]],
+        *[pytest.param("warm_start", number, marks=pytest.mark.faults) for number in SIGNALS],
+    ],
+)
+def test_a_signal_before_the_first_step_ends_a_run(home, tmp_path, tried, within, name, number):
+    """Row 32: while steps are timed, or embeddings are given their start, there is nothing to save."""
+    run = home.start(tmp_path / "run", before=partial(signal_within, "bertkit.pretrain.train", name, number))
+    assert run.wait(within(60)) == [130 if number == signal.SIGINT else -number], run.said()
+    assert newest(tmp_path / "run") == 0
+    assert "Traceback" not in run.said()
+    tried()
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_after_the_last_step_ends_a_run(home, tmp_path, tried, within, number):
     """Row 32: whatever comes after it is done again when the run resumes."""
