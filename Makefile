@@ -31,7 +31,7 @@ bench: $(READY) ## Measure this machine, beside transformers
 	$(BIN)/bertkit bench all --against transformers
 
 test-faults: $(READY) ## Run the fault tests with their full counts and print the table of faults
-	$(BIN)/python -m pytest -m 'faults or (row and not everyday)' -n auto -o timeout=1800
+	$(BIN)/python -m pytest -m 'faults or (row and not everyday)' -n auto --dist worksteal -o timeout=1800
 
 test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compare with one
 	$(BIN)/python -m pytest -m ranks tests/gpu

@@ -71,6 +71,30 @@ def test_what_a_machine_lacks_is_told_before_training(home, killed, tmp_path, tr
     tried()
 
 
+TUNED = {
+    "locks": ".lock cannot be locked (No locks available)",
+    "a disk that syncs files": "recipe.yaml",
+    "a disk that syncs folders": "run: Input/output error",
+    "room on the disk": "checkpoints: a checkpoint needs",
+}
+
+
+@pytest.mark.parametrize("lacking", TUNED)
+def test_what_a_machine_lacks_is_told_before_a_fine_tuning(tmp_path, tried, lacking):
+    """Row 34: as pretraining tells it."""
+    before, code, _, remedy = LACKING[lacking]
+    labeled = write_conll(tmp_path / "train.conll", 20)
+    argv = ["finetune", "ner", f"data.train={labeled}", "model.like=bert-mini", f"run.dir={tmp_path / 'run'}"]
+    run = start(argv, log=tmp_path / "log", before=before)
+    assert run.wait() == [code], run.said()
+    (line,) = [line for line in run.said().splitlines() if line.startswith("bertkit: ")]
+    assert TUNED[lacking] in line
+    assert remedy in line
+    assert "step 1" not in run.said()
+    assert "Traceback" not in run.said()
+    tried()
+
+
 @pytest.mark.parametrize(
     ("verb", "key"),
     [
