@@ -126,6 +126,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for row, injected in INJECTED.items():
         held = "no: " + ", ".join(broken[row]) if broken[row] else "yes" if cases[row] else "not tried"
         terminalreporter.line(f"{row:>3}  {injected:<{width}}  {cases[row]:>5}  {held}")
+    num_held = sum(bool(cases[row]) and not broken[row] for row in INJECTED)
+    terminalreporter.line(f"{num_held} of {len(INJECTED)} rows held, in {sum(cases.values()):,} cases")
 
 
 def _asks_for_rows(config: pytest.Config) -> bool:

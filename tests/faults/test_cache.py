@@ -83,13 +83,12 @@ def test_what_was_noted_of_a_text_is_found_out_again_where_it_is_damaged(home_to
             tried()
 
 
-@counts(everyday=50, full=10**9)
-def test_every_bit_of_a_manifest_counts(home_to_damage, tried, count):
+@counts(everyday=50, full=3000)
+def test_any_bit_of_a_manifest_counts(home_to_damage, tried, count):
     """Row 27: also of what it says about the corpus, which no row depends on."""
     path = next(home_to_damage.cache.glob("rows/*/manifest.json"))
     whole = path.read_bytes()
-    bits = range(8 * len(whole))
-    for bit in bits if count > len(bits) else random.Random(0).sample(bits, count):
+    for bit in random.Random(0).sample(range(8 * len(whole)), count):
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)

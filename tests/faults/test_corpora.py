@@ -122,7 +122,7 @@ def test_a_line_of_50_megabytes_takes_no_more_memory_than_a_page(tmp_path, tried
 @pytest.mark.timeout(3600)
 def test_a_gzip_bomb_and_a_huge_line_take_no_more_memory_than_a_page(tmp_path, tried, count):
     """Row 38: a thousand times larger than its file, or a line of 200 MB; and the progress moves."""
-    text = "anna paints the old house "
+    text = "internationally straightforward characteristics "  # few tokens for its size
     sizes = {"bomb.txt.gz": 10**9, "line.txt": 2 * 10**8} if count > 1 else {"bomb.txt.gz": 2 * 10**7}
     for name, size in sizes.items():
         found = []

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from functools import partial
@@ -10,8 +9,8 @@ from itertools import product
 
 import pytest
 from grammar import write_conll
-from machine import MARK, free_port, marked
-from runs import EVERY, ROOT, dawdle, final_state, newest, reached, start, wait_until
+from machine import MARK, marked
+from runs import EVERY, dawdle, final_state, launch, newest, reached, start, wait_until
 
 SECONDS = 10
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -49,24 +48,13 @@ def test_a_signal_to_the_launcher_stops_a_run_at_the_next_border(
 ):
     """Row 24: which passes it on to the ranks; nothing of the run lives on."""
     folder, mark = tmp_path / "run", f"{tmp_path}"
-    command = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", str(free_port())]
-    command += ["-m", "bertkit", *home.argv(folder, f"run.num_workers={workers}"), "--plugin", "dawdling"]
-    with open(tmp_path / "log", "wb") as log:
-        launcher = subprocess.Popen(
-            [sys.executable, *command],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}", MARK: mark},
-            stderr=log,
-            start_new_session=True,
-            preexec_fn=heed_signals,
-        )
-    while reached(folder) <= EVERY:
-        assert launcher.poll() is None, (tmp_path / "log").read_text()
-        time.sleep(0.05)
-    launcher.send_signal(number)
-    launcher.wait(within(2 * SECONDS))  # of which the launcher itself needs some
-    said = (tmp_path / "log").read_text()
-    assert newest(folder) == reached(folder), said
-    assert f"stopped after step {newest(folder)}" in said
+    argv = [*home.argv(folder, f"run.num_workers={workers}"), "--plugin", "dawdling"]
+    run = launch(argv, ranks=ranks, log=tmp_path / "log", environment={MARK: mark})
+    wait_until(lambda: reached(folder) > EVERY, run)
+    run.signal(number)
+    assert run.wait(within(2 * SECONDS)) != [None], run.said()  # of which the launcher itself needs some
+    assert newest(folder) == reached(folder), run.said()
+    assert f"stopped after step {newest(folder)}" in run.said()
     deadline = time.monotonic() + 20
     while marked(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -74,12 +62,6 @@ def test_a_signal_to_the_launcher_stops_a_run_at_the_next_border(
     home.finish(folder)
     assert final_state(folder) == expected
     tried()
-
-
-def heed_signals() -> None:
-    """Whatever started the tests may ignore them, as nohup and a shell's `&` do, and a process inherits that."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(

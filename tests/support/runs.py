@@ -140,6 +140,15 @@ def start(
     return Run(started, log)
 
 
+def launch(argv: list[str], *, ranks: int, log: Path, environment: Mapping[str, str]) -> Run:
+    """Start `torchrun -m bertkit ARGV`. The launcher is forked as well; its ranks are processes that import anew."""
+    log.touch()
+    words = ["--nproc-per-node", str(ranks), "--master-port", str(free_port()), "-m", "bertkit", *argv]
+    process = _server().Process(target=_launch, args=(words, environment, str(log)), daemon=True)
+    process.start()
+    return Run([process], log)
+
+
 def run_code(code: str, folder: Path, ranks: int = 1, seconds: float = 240) -> list[str]:
     """Run Python code in the folder, as `python -c` would had it imported everything; what each rank printed, to
     standard error too."""
@@ -188,7 +197,24 @@ def _server() -> multiprocessing.context.BaseContext:
 
 
 def _live(argv: list[str], environment: Mapping[str, str], log: str, before: Callable[[], None] | None) -> None:
-    """The life of a started process, in a group of its own with whatever it starts."""
+    """The life of a started process."""
+    _become_a_command(environment, log)
+    from bertkit.cli import main
+
+    if before is not None:
+        before()
+    sys.exit(main(argv))
+
+
+def _launch(words: list[str], environment: Mapping[str, str], log: str) -> None:
+    _become_a_command(environment, log)
+    from torch.distributed.run import main
+
+    main(words)
+
+
+def _become_a_command(environment: Mapping[str, str], log: str) -> None:
+    """Be in a group of its own with whatever it starts, as a shell starts a command."""
     os.setpgid(0, 0)
     # Whatever started the tests may ignore them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -198,11 +224,6 @@ def _live(argv: list[str], environment: Mapping[str, str], log: str, before: Cal
     multiprocessing.set_start_method("fork", force=True)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     _print_to(log)
-    from bertkit.cli import main
-
-    if before is not None:
-        before()
-    sys.exit(main(argv))
 
 
 def _living() -> list[tuple[int, int]]:

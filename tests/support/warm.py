@@ -4,6 +4,7 @@ import pytest  # noqa: F401
 import torch
 import torch._dynamo
 import torch.distributed
+import torch.distributed.run
 
 import bertkit.cli.training
 import bertkit.finetune.train
