@@ -36,7 +36,7 @@ def why_not() -> str | None:
 
 
 @contextlib.contextmanager
-def fake_cuda(local_rank: int = 0, num_devices: int = 8, **options: Any) -> Iterator[FakeTensorMode]:
+def fake_cuda(local_rank: int = 0, **options: Any) -> Iterator[FakeTensorMode]:
     """Inside, tensors are made without memory, on "cuda" too; streams, events and the questions that accelerate and
     FSDP ask of a GPU are answered. `waits_of` counts what would make the host wait."""
     reason = why_not()
@@ -46,7 +46,7 @@ def fake_cuda(local_rank: int = 0, num_devices: int = 8, **options: Any) -> Iter
     _BUILT[0] = True
     try:
         with contextlib.ExitStack() as stack:
-            for target, name, value in _answers(local_rank, num_devices):
+            for target, name, value in _answers(local_rank):
                 stack.enter_context(replaced(target, name, value))
             yield FakeTensorMode(allow_non_fake_inputs=True, **options)
     finally:
@@ -157,13 +157,13 @@ waits: list[str] = []
 """Calls that make the host wait without an operator that a dispatch mode would see."""
 
 
-def _answers(local_rank: int, num_devices: int) -> list[tuple[Any, str, Any]]:
+def _answers(local_rank: int) -> list[tuple[Any, str, Any]]:
     stream = _Stream()
     cuda = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "is_bf16_supported": lambda including_emulation=True: True,
-        "device_count": lambda: num_devices,
+        "device_count": lambda: 8,
         "current_device": lambda: local_rank,
         "set_device": lambda device: None,
         "get_device_capability": lambda device=None: (9, 0),

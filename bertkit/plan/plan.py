@@ -64,9 +64,9 @@ class Plan:
     """Of all GPUs, at best."""
     minutes: float | None
     """Of training, where the recipe asks for a time and not for tokens or steps."""
-    hours: float | None
-    gpu_hours: float | None
-    cost: float | None
+    hours: float
+    gpu_hours: float
+    cost: float
     advice: list[str]
     assumptions: dict[str, Any]
 
@@ -116,8 +116,8 @@ def make_plan(job: Job, gpu_name: str, gpu: Gpu, num_gpus: int, launch_file: Pat
         tokens_per_second=speed,
         minutes=train.minutes,
         hours=hours,
-        gpu_hours=None if hours is None else hours * num_gpus,
-        cost=None if hours is None else hours * num_gpus * gpu.price,
+        gpu_hours=hours * num_gpus,
+        cost=hours * num_gpus * gpu.price,
         advice=[],
         assumptions=assumptions(gpu, train.compile) | _left_out(train),
     )
@@ -171,7 +171,7 @@ def _milliseconds(step: Rehearsal, gpu: Gpu, num_gpus: int, num_micro_batches: i
     return kinds, num_micro_batches * each + last
 
 
-def _hours(job: Job, tokens_per_step: int, speed: float) -> float | None:
+def _hours(job: Job, tokens_per_step: int, speed: float) -> float:
     train = job.train
     if train.minutes is not None:
         return train.minutes / 60

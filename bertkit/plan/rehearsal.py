@@ -1,6 +1,6 @@
 """A recipe and a number of GPUs enter; one optimizer step of it is taken on fake CUDA, and what it did leaves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -167,8 +167,8 @@ def _bytes(param: Tensor) -> int:
     return local.numel() * local.element_size()
 
 
-def even_shape(seq_len: int, num_rows: int, rate: float, sequences: Sequence[float] = (0.35, 0.65)) -> Shape:
-    """Full rows, each of sequences with these shares of its length."""
-    cuts = [round(seq_len * sum(sequences[: index + 1])) for index in range(len(sequences))]
-    lengths = tuple(end - start for start, end in zip([0, *cuts], cuts, strict=False)) * num_rows
+def even_shape(seq_len: int, num_rows: int, rate: float) -> Shape:
+    """Full rows of two sequences each."""
+    first = round(0.35 * seq_len)
+    lengths = (first, seq_len - first) * num_rows
     return Shape(lengths, max(1, int(seq_len * num_rows * rate)))

@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -117,13 +118,6 @@ class Watch(TorchDispatchMode):
     @property
     def mixed_products(self) -> list[Kernel]:
         return [kernel for kernel in self.kernels if len(kernel.dtypes) > 1]
-
-    def operations_by_dtype(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for kernel in self.kernels:
-            if kernel.kind == "product":
-                found[str(kernel.dtypes[0]).removeprefix("torch.")] += kernel.num_operations
-        return dict(found)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if DTensor in types:
@@ -281,15 +275,13 @@ def _size(tensor: Tensor) -> int:
 
 
 def _line() -> str:
-    frame = sys._getframe(1)
-    for _ in itertools.count():
-        if frame is None:
-            return "backward"
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_OURS) and "/plan/" not in path:
             return f"{'/'.join(Path(path).parts[-2:])}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    raise AssertionError
+        frame = frame.f_back
+    return "backward"
 
 
 def _body(name: str) -> Any:

@@ -48,15 +48,15 @@ def _step(plan: Plan) -> list[str]:
 
 def _speed(plan: Plan) -> list[str]:
     best, each = plan.tokens_per_second, plan.tokens_per_second / plan.gpus
-    lines = [f"{best:,.0f} tokens a second at best, {each:,.0f} a GPU; likely {likely(best):,.0f}"]
-    if plan.hours is not None and plan.gpu_hours is not None and plan.cost is not None:
-        if plan.minutes is None:
-            slower = best / likely(best)
-            told = f"{_duration(plan.hours)} at best; likely {_duration(plan.hours * slower)}"
-        else:
-            slower, told = 1.0, f"{_duration(plan.hours)} as asked for"
-        lines.append(f"{told}, {_amount(plan.gpu_hours * slower)} GPU-hours, ${_amount(plan.cost * slower)}")
-    return lines
+    if plan.minutes is None:
+        slower = best / likely(best)
+        told = f"{_duration(plan.hours)} at best; likely {_duration(plan.hours * slower)}"
+    else:
+        slower, told = 1.0, f"{_duration(plan.hours)} as asked for"
+    return [
+        f"{best:,.0f} tokens a second at best, {each:,.0f} a GPU; likely {likely(best):,.0f}",
+        f"{told}, {_amount(plan.gpu_hours * slower)} GPU-hours, ${_amount(plan.cost * slower)}",
+    ]
 
 
 def _duration(hours: float) -> str:

@@ -1,6 +1,5 @@
 """int8 behind a gate: a graph passes if it loses no more than allowed on data that the model has not seen."""
 
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -56,9 +55,7 @@ class Passed(NamedTuple):
     """Weights that stay in float32."""
 
 
-def pass_gate(
-    model: Model, graph: Graph, output: str, folder: Path, gate: Gate, say: Callable[[str], None] = print
-) -> Passed:
+def pass_gate(model: Model, graph: Graph, output: str, folder: Path, gate: Gate) -> Passed:
     """Write the int8 graph beside the one in float32 that `folder` holds already. The layers that hurt most stay in
     float32, twice as many at each attempt, until the loss is small enough; where nothing fits, it is refused."""
     full = _score(model.kind, folder, "onnx", gate)
@@ -69,7 +66,7 @@ def pass_gate(
         durable.replace_file(folder / QUANTIZED, onnx_bytes(*quantized(graph, output, kept), model))
         found = _score(model.kind, folder, "int8", gate)
         lost = full.points - found.points
-        say(f"{full.name} on {gate.check}: float32 {full.shown}, int8 {found.shown}{_but(kept)}")
+        print(f"{full.name} on {gate.check}: float32 {full.shown}, int8 {found.shown}{_but(kept)}")
         if lost <= gate.max_loss:
             return Passed(full.name, full.shown, found.shown, kept)
         count = max(1, 2 * len(kept))

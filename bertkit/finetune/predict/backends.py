@@ -28,11 +28,11 @@ def open_model(folder: Path, kinds: Iterable[str], backend: str, device: str) ->
     return model, asking_graph(model)
 
 
-def asking_graph(model: OnnxModel, max_tokens: int = _MAX_TOKENS) -> Ask:
+def asking_graph(model: OnnxModel) -> Ask:
     """The function that computes the logits of rows with this graph."""
 
     def ask(rows: Sequence[Row]) -> Iterator[tuple[list[int], np.ndarray]]:
-        for chosen in by_length(rows, max_tokens, _MAX_PADDING):
+        for chosen in by_length(rows, _MAX_TOKENS, _MAX_PADDING):
             here = [rows[index] for index in chosen]
             logits = model([row.ids_L for row in here], [row.type_L for row in here])
             if logits.ndim == 3:

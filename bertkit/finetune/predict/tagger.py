@@ -63,15 +63,9 @@ class Tagger:
         (result,) = self.tag_all([text_or_words])
         return result
 
-    def tag_all(
-        self,
-        sentences: Iterable[Any],
-        chunk: int = _CHUNK_SENTENCES,
-        must_wait: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Any]:
-        """Tag many, each by itself, lazily and in order; `chunk` sentences at most are computed together, and fewer
-        where the next one must be waited for."""
-        return self._results(((one, False) for one in sentences), chunk, must_wait)
+    def tag_all(self, sentences: Iterable[Any], chunk: int = _CHUNK_SENTENCES) -> Iterator[Any]:
+        """Tag many, each by itself, lazily and in order; `chunk` sentences at most are computed together."""
+        return self._results(((one, False) for one in sentences), chunk)
 
     def tag_document(self, sentences: Iterable[Any]) -> list[Any]:
         """Tag the sentences of one document. A model that was trained with context lets each see its neighbours."""
