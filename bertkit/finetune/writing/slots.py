@@ -14,7 +14,8 @@ import numpy as np
 
 EMPTY = -1
 _PER_TOKEN = 2
-_SAMPLE = 2000
+_SAMPLE, _MOST_ENDS = 2000, 64
+"""Pairs that tell how many slots the ends of a source need, and the most that an end gets."""
 _CHANGED, _DROPPED, _INSERTED, _ADDED = 1.25, 1.0, 1.1, 1.0
 """What it costs to change a token, to drop it, to insert one between two tokens, and to add one at either end: a kept
 token costs nothing. The cheapest way is learnt."""
@@ -71,7 +72,7 @@ def _costs(source_P: np.ndarray, slots: Slots) -> tuple[np.ndarray, np.ndarray, 
 def fitting_slots(pairs: Sequence[tuple[np.ndarray, np.ndarray]], share: float) -> Slots:
     """As many slots before and after a source as this share of the pairs needs; of many pairs a sample tells."""
     sample = pairs[:: max(1, len(pairs) // _SAMPLE)]
-    most = max(len(target) for _, target in sample)
+    most = min(max(len(target) for _, target in sample), _MOST_ENDS)
     ends = np.r_[:most, -most:0]
     held = np.array([align(*pair, Slots(most, most))[ends] != EMPTY for pair in sample])
     before, after = np.sort(held[:, :most].sum(axis=1)), np.sort(held[:, most:].sum(axis=1))
