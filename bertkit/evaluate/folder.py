@@ -53,8 +53,8 @@ def evaluate_folder(
     return scores
 
 
-def open_torch(folder: Path) -> tuple[Any, Any]:
-    """The model, and where it computes."""
+def open_torch(folder: Path, remedy: str = "") -> tuple[Any, Any]:
+    """The masked LM of a folder, and where it computes. A folder with another model is refused with the `remedy`."""
     import torch
 
     from bertkit.cpu import make_ready
@@ -63,7 +63,7 @@ def open_torch(folder: Path) -> tuple[Any, Any]:
     make_ready()
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     device = device or torch.device("cpu")
-    return load_with_head(folder, "masked-lm").to(device).eval(), device
+    return load_with_head(folder, "masked-lm", remedy=remedy).to(device).eval(), device
 
 
 def print_scores(scores: dict[str, Any]) -> None:

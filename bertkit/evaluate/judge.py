@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertkit.cpu import make_ready
 from bertkit.evaluate.config import JudgeConfig
+from bertkit.evaluate.folder import open_torch
 from bertkit.evaluate.minimal_pairs import MinimalPair
 from bertkit.evaluate.ngram import NGram
 from bertkit.evaluate.pseudo_likelihood import Sentence, encode_sentences, token_log_probs
 from bertkit.hf.folder import check_vocabulary, resolve
-from bertkit.hf.models import load_with_head
 from bertkit.terminal import printable, progress_bar
 from data_pipelines.rows.shards import Rows
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
@@ -47,14 +46,10 @@ class Judgment(NamedTuple):
 
 def judge_folder(model_folder: str, pairs: list[MinimalPair], config: JudgeConfig, rows: Rows | None) -> Judgment:
     """Judge the pairs with the model of a folder, and with an n-gram model of `rows`, if there are any."""
-    make_ready()
     folder = resolve(model_folder)
     remedy = "an objective that exports an encoder alone judges while it trains: eval.pairs"
-    model, tokenizer = load_with_head(folder, "masked-lm", remedy=remedy), load_tokenizer(folder)
+    (model, device), tokenizer = open_torch(folder, remedy), load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    device = device or torch.device("cpu")
-    model.to(device).eval()
     encoded = EncodedPairs(pairs, tokenizer, model.config.max_position_embeddings)
     with progress_bar(f"judging {len(pairs):,} pairs") as update:
         scores_P2 = encoded.scores(
