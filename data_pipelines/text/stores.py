@@ -19,7 +19,8 @@ BUCKETS = ("s3", "s3a", "gs", "gcs")
 """Stores without folders, where a file needs an existing bucket."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
 """The extra of bertkit that installs a store's driver."""
-_VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
+_VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated")
+_VERSIONS += ("mtime", "modificationTime", "created")
 """What stores call that which changes with a file; the first one that is there counts."""
 _GLOB_SIGNS = "*?["
 _MAX_WORDS = 300
@@ -80,10 +81,19 @@ def find_stored(url: str) -> list[StoredFile]:
         if info.get("size") is None:
             raise ValueError(f"{url}: the store does not report the size of {name}; download it first")
         version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
-        files.append(StoredFile(store.unstrip_protocol(name), info["size"], version))
+        files.append(StoredFile(url_of(store, name, url, path), info["size"], version))
     if not files:
         raise ValueError(f"no file matches {url!r}")
     return files
+
+
+def url_of(store: Any, name: str, url: str, path: str) -> str:
+    """The URL of what a store calls `name`, where it calls `path` what is at `url`. The store itself leaves out its
+    host where paths begin behind it, as on hdfs://."""
+    for whole in (url, url.rstrip("/")):
+        if whole.endswith(path):
+            return whole.removesuffix(path) + name
+    return store.unstrip_protocol(name)
 
 
 def open_store(url: str) -> tuple[Any, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from data_pipelines import durable
 from data_pipelines.text.digest import file_hash
-from data_pipelines.text.stores import BUCKETS, StoredFile, ask, find_stored, open_store
+from data_pipelines.text.stores import BUCKETS, StoredFile, ask, find_stored, open_store, url_of
 
 HASHES = "sha256.json"
 """The last file of a folder that has no manifest of its own: the sha256 of every other one."""
@@ -41,7 +41,7 @@ def stored_files(url: str) -> dict[str, StoredFile]:
     store.invalidate_cache()
     if not ask(url, lambda: store.exists(path)):
         return {}
-    root = store.unstrip_protocol(path.rstrip("/")) + "/"
+    root = url_of(store, path, url, path).rstrip("/") + "/"
     files = {file.url.removeprefix(root): file for file in find_stored(url)}
     for name in files:
         if name.startswith("/") or ".." in PurePosixPath(name).parts:

@@ -8,12 +8,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.utils import infer_storage_options
 from grammar import documents as generated
 
 from bertkit.cli import main
 from data_pipelines.text import stores
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import check_unchanged, corpus_bytes, fingerprint_sources, read_documents
+from data_pipelines.text.transfer import stored_files
 
 TEXT = "\n\n".join(generated(200, seed=0))
 
@@ -47,12 +49,30 @@ class Flaky(MemoryFileSystem):
         return data[:-1] if failure == "short" else data
 
 
+class Hosted(MemoryFileSystem):
+    """A store that is reached at a host, and whose paths begin behind it, as those of Hadoop do."""
+
+    protocol = "hosted"
+
+    def __init__(self, host, **options):
+        super().__init__(**options)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(infer_storage_options(path)["path"])
+
+    @staticmethod
+    def _get_kwargs_from_urls(path):
+        return {key: value for key, value in infer_storage_options(path).items() if key == "host"}
+
+
 @pytest.fixture(autouse=True)
 def store(monkeypatch):
     """An empty store; no try waits."""
     monkeypatch.setattr(stores, "WAITS", (0,) * 4)
     monkeypatch.setattr(stores, "BLOCK_BYTES", 1000)
     fsspec.register_implementation("flaky", Flaky, clobber=True)
+    fsspec.register_implementation("hosted", Hosted, clobber=True)
     Flaky.failures, Flaky.asked = [], []
     memory = MemoryFileSystem()
     memory.store.clear()
@@ -92,6 +112,16 @@ def test_folders_globs_and_weights_mean_what_they_mean_on_disk(store):
     assert corpus_bytes(CorpusConfig(corpus=["memory://tree/b.txt@2"])) == 10
     assert "memory://tree/*.csv" in complaint("memory://tree/*.csv")
     assert "memory://nowhere" in complaint("memory://nowhere/x.txt")
+
+
+@pytest.mark.parametrize(
+    "url", ["hosted://node:1/in/a.txt", "hosted://node:1/in", "hosted://node:1/in/", "hosted://node:1/*/*"]
+)
+def test_the_host_of_a_store_stays_with_its_files(store, url):
+    store.pipe("/in/a.txt", TEXT.encode())
+    assert [file.url for file in stores.find_stored(url)] == ["hosted://node:1/in/a.txt"]
+    assert texts(url) == TEXT.split("\n\n")
+    assert list(stored_files("hosted://node:1/in/")) == ["a.txt"]
 
 
 @pytest.mark.parametrize("failure", ["throttled", "short"])
