@@ -11,7 +11,7 @@ OTHERS := $(VENV)/others
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-ray fuzz soak store-stall clean
+.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-ray test-gs fuzz soak store-stall clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -53,6 +53,10 @@ test-others: $(READY) ## Open exported folders with transformers.js, optimum and
 test-ray: $(READY) ## Make rows and clean text on three Ray nodes, of which one and some workers are killed; installs Ray
 	$(INSTALL) '.[ray]'
 	$(BIN)/python -m pytest tests/engines/test_ray.py
+
+test-gs: $(READY) ## Prepare, train and export on a stand-in for Google Cloud Storage, which it installs
+	$(INSTALL) '.[gs]' gcp-storage-emulator
+	$(BIN)/python -m pytest tests/stores/test_gs.py
 
 fuzz: $(READY)  ## Feed EXAMPLES (1000) new ones of everything that strangers feed us
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -o timeout=3600 tests/fuzz
