@@ -19,7 +19,8 @@ BUCKETS = ("s3", "s3a", "gs", "gcs")
 """Stores without folders, where a file needs an existing bucket."""
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
 """The extra of bertkit that installs a store's driver."""
-_VERSIONS = "ETag etag md5Hash LastModified last_modified updated mtime modificationTime created".split()
+_TIMES = ("LastModified", "last_modified", "updated", "mtime", "modificationTime", "created")
+_VERSIONS = ("ETag", "etag", "md5Hash", *_TIMES)
 """What stores call that which changes with a file; the first one that is there counts."""
 _GLOB_SIGNS = "*?["
 _MAX_WORDS = 300
