@@ -1,4 +1,4 @@
-"""The verbs `finetune`, `tag` and `write`: arguments enter, one call each."""
+"""The verbs `finetune`, `tag` and `write`."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The verbs `pretrain`, `anneal` and `demo`, and the arguments of a recipe: they enter, one call."""
+"""The verbs `pretrain`, `anneal` and `demo`, and the arguments of every verb that takes a recipe."""
 
 import argparse
 import dataclasses

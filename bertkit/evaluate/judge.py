@@ -1,4 +1,4 @@
-"""Minimal pairs enter; how often a model finds the good sentence the likelier one leaves, by paradigm and group."""
+"""How often a model finds the good sentence of a minimal pair likelier than the bad one, by paradigm and group."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A model and texts enter; how surprised it is by each word, given all the others, leaves, per word and per byte.
+"""Pseudo-perplexity: how surprised a model is by each word of a text, given all the others, per word and per byte.
 
 Words and bytes are those of the text, so models with different tokenizers compare.
 """

@@ -1,4 +1,4 @@
-"""A recipe and GPUs enter; memory, speed, hours and cost leave, found on fake tensors in under a minute."""
+"""Memory, speed, hours and cost of a recipe on GPUs, found on fake tensors in under a minute."""
 
 import math
 from dataclasses import asdict, dataclass, replace

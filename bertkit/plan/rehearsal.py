@@ -1,4 +1,4 @@
-"""A recipe and a number of GPUs enter; one optimizer step of it is taken on fake CUDA, and what it did leaves."""
+"""One optimizer step of a recipe on a number of fake GPUs, and what it did: kernels, memory, messages."""
 
 from collections.abc import Callable
 from functools import partial

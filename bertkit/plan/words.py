@@ -1,4 +1,4 @@
-"""A plan enters, lines for people leave."""
+"""A plan as lines for people to read."""
 
 from bertkit.plan.plan import Plan, likely
 

@@ -1,4 +1,4 @@
-"""brat: spans in an .ann file, by their places in the .txt file next to it, of which every line is a sentence."""
+"""brat: spans in an .ann file, by their places in the .txt file next to it, whose lines are sentences."""
 
 import re
 from collections.abc import Iterable, Iterator
