@@ -115,7 +115,9 @@ def connect(recipe: FinetuneRecipe, run: Run, start: Start, facts: dict[str, Any
 def _check_batch_fits(recipe: FinetuneRecipe, data: TuningData, steps: Steps, accelerator: Accelerator) -> None:
     """Refuse a batch that does not fit the memory beside the model; a frozen encoder keeps nothing of it."""
     rows, num_rows = data.rows["train"], math.ceil(steps.batch / accelerator.num_processes)
-    num_tokens = min(recipe.train.micro_batch, num_rows) * sum(len(row.ids_L) for row in rows) / len(rows)
+    # A row may hold all windows of a text; a micro-batch has as many windows as it would have rows.
+    tokens_per_window = sum(len(row.ids_L) for row in rows) / sum(row.num_windows for row in rows)
+    num_tokens = min(recipe.train.micro_batch, num_rows) * tokens_per_window
     kept = 0.0 if recipe.model.freeze else activation_bytes(data.start.config, num_tokens)
     check_memory({**_model_needs(recipe, data.start), "train.micro_batch": kept}, accelerator.device)
 

@@ -4,6 +4,7 @@ import json
 import random
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from grammar import write_corpus
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import LabeledSection, read_finetune_recipe
+from bertkit.finetune import train
 from bertkit.finetune.batches import collate, drawing_windows, micro_batches, training_batches
 from bertkit.finetune.model_with_loss import ModelWithLoss
 from bertkit.finetune.tasks import TASKS
@@ -20,6 +22,7 @@ from bertkit.finetune.tasks.bag_of_words import bag_of_words
 from bertkit.finetune.tasks.classification import CLASSIFICATION
 from bertkit.finetune.tasks.multi_label import MULTI_LABEL
 from bertkit.finetune.train import finetune
+from bertkit.finetune.tuning_data import Steps
 from bertkit.finetune.windows import Row, RowForm, WordEncoder, joined_rows, pair_rows, some_windows, text_rows
 from bertkit.model import BertConfig, MaskedLM, SequenceClassifier, build_encoder
 from data_pipelines.labels.sentence import Sentence
@@ -168,6 +171,19 @@ def test_windows_of_a_text_answer_by_the_mean_of_their_logits(long_texts):
     with_loss = ModelWithLoss(model, CLASSIFICATION)
     torch.testing.assert_close(with_loss(collate(joined)), expected)
     torch.testing.assert_close(sum(with_loss(collate([row])) for row in joined), expected)
+
+
+def test_a_batch_of_long_texts_needs_the_memory_of_its_windows_alone(long_texts, monkeypatch):
+    """A micro-batch holds windows, however many a text has."""
+    rows, model = long_texts
+    needed = []
+    monkeypatch.setattr(train, "check_memory", lambda needs, device: needed.append(needs["train.micro_batch"]))
+    recipe = read_finetune_recipe("text-classification", ["data.train=a.jsonl", "train.micro_batch=4"])
+    for these in (rows, joined_rows(rows)):
+        data = SimpleNamespace(rows={"train": these}, start=SimpleNamespace(config=model.config))
+        accelerator = SimpleNamespace(num_processes=1, device=None)
+        train._check_batch_fits(recipe, data, Steps(batch=8, total=1), accelerator)
+    assert needed[0] == needed[1] > 0
 
 
 def test_of_too_many_windows_every_epoch_draws_others(long_texts):
