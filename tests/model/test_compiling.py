@@ -21,7 +21,7 @@ HEADS = {
     "tagger": lambda encoder: TokenTagger(encoder, ["O", "B"]),
     "classifier": lambda encoder: SequenceClassifier(encoder, ["good", "bad"]),
 }
-every_model = pytest.mark.parametrize(("kind", "head"), itertools.product(ENCODERS, HEADS))
+every_model = pytest.mark.parametrize(("kind", "head"), list(itertools.product(ENCODERS, HEADS)))
 
 
 def model_of(kind, head):
