@@ -50,7 +50,7 @@ test-others: $(READY) ## Open exported folders with transformers.js, optimum and
 	$(OTHERS)/oldest/bin/python -m pip install --quiet --disable-pip-version-check 'onnxruntime==1.17.*' 'numpy<2'
 	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest -o timeout=3600 tests/ship/test_opened_by_others.py
 
-test-ray: $(READY) ## Make rows and clean text on three Ray nodes, of which one and some workers are killed; installs Ray
+test-ray: $(READY) ## Make rows and clean text on three Ray nodes while a node and some workers are killed; installs Ray
 	$(INSTALL) '.[ray]'
 	$(BIN)/python -m pytest tests/engines/test_ray.py
 
