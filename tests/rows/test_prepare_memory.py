@@ -1,4 +1,4 @@
-"""Memory of a preparation: the same for a line, a document or a corpus of any size."""
+"""Memory of a preparation: the same for a corpus of any size; tests of faults show it for one line or document."""
 
 import subprocess
 import sys
@@ -27,19 +27,11 @@ def megabytes(path, tokenizer, folder) -> tuple[int, int]:
     return before, peak
 
 
-@pytest.mark.parametrize("shape", ["line", "document"])
-def test_preparing_50_megabytes_in_one_piece_takes_less_than_300(tokenizer, tmp_path, shape):
-    unit = b"anna paints the old house " * (1 if shape == "line" else 4) + b"\n" * (shape == "document")
-    (tmp_path / "c.txt").write_bytes(unit * (50 * 10**6 // len(unit)))
-    before, peak = megabytes(tmp_path / "c.txt", tokenizer, tmp_path / "data")
-    assert peak - before < 300
-
-
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_preparing_ten_times_the_text_takes_no_more_memory(home, tmp_path, kind):
     """Which is also less than a gigabyte."""
-    blocks, peaks = ["\n\n".join(documents(6_000, seed)).encode() + b"\n\n" for seed in range(10)], []
-    for size in (10**7, 10**8):
+    blocks, peaks = ["\n\n".join(documents(6_000, seed)).encode() + b"\n\n" for seed in range(4)], []
+    for size in (4 * 10**6, 4 * 10**7):
         with open(tmp_path / f"{size}.txt", "wb") as file:
             while file.tell() < size:
                 file.writelines(blocks)

@@ -3,7 +3,8 @@
 `python tests/support/verifying.py --gigabytes 1` prints processor seconds of opening the rows, and then seconds and
 processor seconds of the whole command: without any verification, with rows as they are when they were just prepared,
 and after every file was touched, so that all of them are hashed: while torch is imported, as a start does it, or
-afterwards. The ways take turns, and the quickest start of each counts. With `--opening` it leaves out the commands.
+afterwards. It also tells how long the start waits for its verification. The ways take turns, and the quickest start of
+each counts. With `--opening` it leaves out the commands.
 """
 
 import argparse
@@ -29,14 +30,20 @@ from data_pipelines.vocab.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parent.parent.parent
 START = """
-import sys
+import sys, time
 from bertkit.cli import main
 from data_pipelines.rows import shards
-if sys.argv[1] == "unverified":
-    shards.verify_rows = lambda folder: None
+waited, verify = 0.0, shards.verify_rows
+def verify_rows(folder):
+    global waited
+    begun = time.monotonic()
+    verify(folder)
+    waited += time.monotonic() - begun
+shards.verify_rows = (lambda folder: None) if sys.argv[1] == "unverified" else verify_rows
 if sys.argv[1] in ("unverified", "touched, hashed afterwards"):
     shards.begin_to_verify = lambda folder: None
-sys.exit(main(["pretrain", "bert-mini", *sys.argv[2:]]))
+assert main(["pretrain", "bert-mini", *sys.argv[2:]]) == 0
+print(waited)
 """
 CHANGES = ("train.steps=1", "train.global_batch=4", "train.micro_batch=4", "run.num_workers=0", "eval.every=0")
 
@@ -58,17 +65,18 @@ def main() -> None:
         if arguments.opening:
             return
         ways = ("unverified", "just prepared", "touched", "touched, hashed afterwards")
-        taken: dict[str, list[tuple[float, float]]] = {how: [] for how in ways}
+        taken: dict[str, list[tuple[float, float, float]]] = {how: [] for how in ways}
         for number in range(arguments.times):
             for how in ways:
                 if how.startswith("touched"):
                     touch(files)
                 taken[how].append(start(how, rows, Path(place) / f"{how} {number}"))
-        for how, both in taken.items():
-            seconds, cpu = map(min, zip(*both, strict=True))
-            base, base_cpu = map(min, zip(*taken["unverified"], strict=True))
+        base, base_cpu, _ = map(min, zip(*taken["unverified"], strict=True))
+        for how, each in taken.items():
+            seconds, cpu, waited = map(min, zip(*each, strict=True))
             print(
-                f"{how:<27} {seconds:6.2f} s {seconds / base - 1:+.1%}, {cpu:6.2f} s of CPU {cpu / base_cpu - 1:+.1%}"
+                f"{how:<27} {seconds:6.2f} s ({seconds / base - 1:+.1%}), of which it waits {waited:.2f} s "
+                f"({waited / base:.1%}); {cpu:6.2f} s of CPU ({cpu / base_cpu - 1:+.1%})"
             )
 
 
@@ -106,14 +114,15 @@ def touch(files: list[Path]) -> None:
         os.utime(path)
 
 
-def start(how: str, rows: Path, folder: Path) -> tuple[float, float]:
-    """Seconds of a run of one step, and its processor seconds."""
+def start(how: str, rows: Path, folder: Path) -> tuple[float, float, float]:
+    """Seconds of a run of one step, its processor seconds, and for how long it waited for its verification."""
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sys.executable, "-c", START, how, f"data.prepared={rows}", f"run.dir={folder}", *CHANGES]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.monotonic() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - begun, cpu, float(done.stdout.split()[-1])
 
 
 if __name__ == "__main__":
