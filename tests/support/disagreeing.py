@@ -16,7 +16,11 @@ from bertkit.run.ranks import OF_EACH_RANK, agree_on, check_same_start, start_ac
 
 PLACES = {"finetune": ["run.dir=run", "data.train=x"], "pretrain": ["run.dir=run", "data.corpus=x", "train.steps=60"]}
 ALL_BUDGETS = {f"train.{budget}" for budget in BUDGETS}
-BESIDE = {"tokenizer.extend": ["tokenizer.path=x"], "data.content": ["tokenizer.path=x"]}
+BESIDE = {
+    "tokenizer.extend": ["tokenizer.path=x"],
+    "data.content": ["tokenizer.path=x"],
+    "data.slots": ["data.order=parallel"],
+}
 """What a key needs beside it to have any other value."""
 VALUES = {
     "data.encoding": ["latin-1"],
