@@ -189,6 +189,20 @@ def test_slots_between_the_tokens_of_a_source_learn_what_becomes_of_their_neighb
         assert slots.tolist() == target_M.tolist()
 
 
+def test_training_gives_a_target_that_is_longer_than_its_slots_more_of_them():
+    """As it does with slots after a source: nothing is cut."""
+    script, _ = make("parallel", between=[1, 0])
+    (row,) = rows_of(script, "ab|PL")
+    pair = Sentence(["ab", "PL"], ["cabcabc"], "f", [1])
+    target_M = target_ids(script, WordEncoder(script.tokenizer), row, pair, {}, {})
+    a, b, c = 5, 6, 7
+    assert row.room == 5
+    assert target_M.tolist() == [c, a, b, c, a, b, c]
+    for key in range(20):
+        drawn = training_row(script, row._replace(target_M=target_M), key)
+        assert drawn.position_L.tolist() == [0, 2, 5, 10, 11, 12, 1, 3, 4, 6, 7, 8, 9]
+
+
 def test_what_slots_between_tokens_hold_is_the_text_without_the_empty_ones():
     script, _ = make("parallel", between=[1, 2])
     rows = rows_of(script, "ab")

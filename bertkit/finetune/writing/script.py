@@ -120,14 +120,14 @@ def _feature_id(tokenizer: Tokenizer, feature: str) -> int:
 def with_slots(script: Script, row: Row, slots_N: np.ndarray) -> Row:
     """The source of a row with these slots after it, where all of them are asked."""
     start = source_length(row)
-    placed = _placed(script, row.ids_L[:start], slots_N)
+    placed = _placed(script, row, slots_N)
     return row._replace(index_M=np.arange(start, start + len(slots_N)), prefix=None, **placed)
 
 
 def with_prefix(script: Script, row: Row, target_N: np.ndarray) -> Row:
     """The source of a row with a target after it, where each of its tokens is asked from the place before it."""
     start = source_length(row)
-    placed = _placed(script, row.ids_L[:start], target_N)
+    placed = _placed(script, row, target_N)
     return row._replace(index_M=np.arange(start - 1, start + len(target_N)), prefix=start, **placed)
 
 
@@ -138,15 +138,15 @@ def source_length(row: Row) -> int:
     return int(row.index_M[0]) if len(row.index_M) else len(row.ids_L)
 
 
-def _placed(script: Script, source_L: np.ndarray, target_N: np.ndarray) -> dict[str, Any]:
-    sizes = [len(source_L), len(target_N)]
-    first = target_position(script, len(source_L))
+def _placed(script: Script, row: Row, target_N: np.ndarray) -> dict[str, Any]:
+    sizes = [source_length(row), len(target_N)]
+    first = target_position(script, sizes[0])
     return {
-        "ids_L": np.concatenate((source_L, target_N)),
+        "ids_L": np.concatenate((row.ids_L[: sizes[0]], target_N)),
         "position_L": (
             np.concatenate((np.arange(sizes[0]), np.arange(first, first + sizes[1])))
             if script.between is None
-            else _between(script.between, len(script.form.before), *sizes)
+            else _between(script.between.widened(sizes[1] - row.room), len(script.form.before), *sizes)
         ),
         "type_L": np.repeat([0, 1], sizes) if script.form.has_types else None,
     }
@@ -170,7 +170,8 @@ def target_position(script: Script, source_length: int) -> int:
 def target_ids(
     script: Script, encode: WordEncoder, row: Row, sentence: Sentence, number: Mapping[str, int], settings: Any
 ) -> np.ndarray:
-    """The tokens of a pair's target, without the one that ends it; between a source's tokens what each slot holds."""
+    """The tokens of a pair's target, without the one that ends it; between a source's tokens what each slot holds, with
+    more of them at the end where a target is longer."""
     assert sentence.tags is not None
     ids_N = encode([sentence.tags])[0].ids_P if sentence.tags[0] else np.zeros(0, np.int64)
     length = source_length(row) + len(ids_N) + 1
@@ -184,7 +185,7 @@ def target_ids(
         return ids_N
     before = len(script.form.before)
     source_P = row.ids_L[before : before + script.between.source_length(row.room)]
-    slots_S = align(source_P, ids_N, script.between)
+    slots_S = align(source_P, ids_N, script.between.widened(max(0, len(ids_N) - row.room)))
     return np.where(slots_S == EMPTY, script.end, slots_S)
 
 

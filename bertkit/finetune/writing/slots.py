@@ -31,6 +31,10 @@ class Slots(NamedTuple):
     def source_length(self, count: int) -> int:
         return (count - self.before - self.after) // _PER_TOKEN
 
+    def widened(self, more: int) -> "Slots":
+        """With more slots at the end."""
+        return self._replace(after=self.after + more)
+
     def positions(self, source_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Of the source's tokens and of the slots, from 0, where each stands between the others."""
         place_P = self.before + (_PER_TOKEN + 1) * np.arange(source_length)
