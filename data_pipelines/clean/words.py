@@ -16,7 +16,8 @@ _IN_ASCII = "".join(chr(code).lower() if chr(code).isalnum() else " " for code i
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(int(_FACTOR), -1, 1 << 64))
 _AT_ONCE = 1 << 16
-"""Bytes of words that are hashed at a time; a longer word is hashed whole."""
+"""Bytes of words that are hashed at a time."""
+_POWERS, _INVERSES = (np.cumprod(np.full(_AT_ONCE, factor)) for factor in (_FACTOR, _INVERSE))
 _FEW = 16
 _NONE = np.zeros(0, np.uint64)
 
@@ -42,8 +43,12 @@ def word_hashes(words: str) -> np.ndarray:
     """(W,) of 64 bits, of words with spaces between them."""
     data, hashes, start = b" %s " % words.encode(), [_NONE], 0
     while start < len(data) - 1:
-        end = data.index(b" ", min(start + _AT_ONCE, len(data) - 1)) + 1  # no word is cut
-        hashes.append(_hashes_of_bytes(np.frombuffer(data, np.uint8, end - start, start)))
+        end = data.rfind(b" ", start + 1, start + _AT_ONCE) + 1  # no word is cut
+        if end:
+            hashes.append(_hashes_of_bytes(np.frombuffer(data, np.uint8, end - start, start)))
+        else:
+            end = data.index(b" ", start + 1) + 1
+            hashes.append(_hash_of_long(data[start + 1 : end - 1]))
         start = end - 1
     return mixed(np.concatenate(hashes))
 
@@ -51,21 +56,20 @@ def word_hashes(words: str) -> np.ndarray:
 def _hashes_of_bytes(bytes_B: np.ndarray) -> np.ndarray:
     """Of each word between two spaces the sum of its bytes, each times a power of a factor that grows with its place in
     the word: the difference of two running sums whose powers grow from the first byte on."""
-    count = len(bytes_B)
-    powers_B, inverses_B = _POWERS if count <= 2 * _AT_ONCE else _powers(count)
-    sums_B = np.cumsum(bytes_B * powers_B[:count])
+    sums_B = np.cumsum(bytes_B * _POWERS[: len(bytes_B)])
     inside_B = bytes_B != ord(" ")
     borders = np.flatnonzero(inside_B[1:] != inside_B[:-1])
     before_W, last_W = borders[::2], borders[1::2]
-    return (sums_B[last_W] - sums_B[before_W]) * inverses_B[before_W]
+    return (sums_B[last_W] - sums_B[before_W]) * _INVERSES[before_W]
 
 
-def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(count,) each: the powers of the factor and of its inverse."""
-    return np.cumprod(np.full(count, _FACTOR)), np.cumprod(np.full(count, _INVERSE))
-
-
-_POWERS = _powers(2 * _AT_ONCE)
+def _hash_of_long(word: bytes) -> np.ndarray:
+    """(1,) the same of one word, a part of its bytes at a time."""
+    total = 0
+    for at in range(0, len(word), _AT_ONCE):
+        bytes_B = np.frombuffer(word[at : at + _AT_ONCE], np.uint8)
+        total += int((bytes_B * _POWERS[: len(bytes_B)]).sum()) * pow(int(_FACTOR), at, 1 << 64)
+    return np.array([total % (1 << 64)], np.uint64)
 
 
 def text_hash(hashes_W: np.ndarray) -> np.uint64:

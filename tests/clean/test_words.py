@@ -1,6 +1,7 @@
 """Words are compared without case and punctuation, and n-grams by hashes that depend on every word and its place."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_words_are_the_same_however_they_are_found(others):
     assert words_of(text) == re.findall(r"[^\W_]+", text.casefold())
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 1 << 16])
+@pytest.mark.parametrize("at_once", [2, 7, 1 << 16])
 def test_the_hash_of_a_word_is_that_of_no_other_and_does_not_depend_on_its_place(at_once, monkeypatch):
     monkeypatch.setattr(words, "_AT_ONCE", at_once)
     some = ["a", "b", "ab", "ba", "aa", "aaa", "é", "我", "word" * 50, "word" * 51, *map(str, range(500))]
@@ -39,6 +40,14 @@ def test_the_hash_of_a_word_is_that_of_no_other_and_does_not_depend_on_its_place
     assert hashes_W.tolist() == [word_hashes(word).item() for word in some]
     assert len(np.unique(hashes_W)) == len(some)
     assert len(word_hashes("")) == len(word_hashes(" ")) == 0
+
+
+def test_a_long_word_takes_little_more_memory_than_its_letters():
+    word = "ab" * 1_000_000
+    tracemalloc.start()
+    word_hashes(word)
+    assert tracemalloc.get_traced_memory()[1] < 6 * len(word)
+    tracemalloc.stop()
 
 
 def test_an_ngram_depends_on_its_words_and_their_order():
