@@ -12,7 +12,7 @@ from torch import nn
 from bertkit.config.sections import OptimConfig
 from bertkit.model import MaskedLM, build_encoder
 from bertkit.run.optim import build_optimizers, set_lr, split_parameters
-from bertkit.run.optim.muon import Muon, orthogonalize
+from bertkit.run.optim.muon import Muon, _by_gram, _by_turns, orthogonalize
 from bertkit.run.state import restore_state
 
 torch.set_num_threads(1)
@@ -84,6 +84,13 @@ def test_orthogonalize_brings_every_singular_value_near_one(shape):
     values = torch.linalg.svdvals(orthogonalize(matrices))
     assert values.min() > 0.5
     assert values.max() < 1.3
+
+
+def test_wide_matrices_take_fewer_operations_to_the_same_result():
+    spread = torch.logspace(0, -4, 12)[:, None]
+    matrices = torch.randn(2, 12, 40, generator=torch.Generator().manual_seed(1)) * spread
+    matrices = matrices / matrices.norm(dim=(1, 2), keepdim=True)
+    torch.testing.assert_close(_by_gram(matrices), _by_turns(matrices), rtol=1e-3, atol=1e-4)
 
 
 def test_orthogonalize_keeps_a_zero_gradient_zero():

@@ -124,12 +124,32 @@ def orthogonalize(matrices_KRC: Tensor, maps: tuple[int, int] = (1, 1)) -> Tenso
     if transposed:
         x_NRC = x_NRC.mT
     x_NRC = x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for a, b, c in _POLYNOMIALS:
-        gram_NRR = x_NRC @ x_NRC.mT
-        gram_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
-        x_NRC = torch.baddbmm(x_NRC, gram_NRR, x_NRC, beta=a)
+    wide = x_NRC.shape[2] >= 2 * x_NRC.shape[1]
+    x_NRC = _by_gram(x_NRC) if wide and x_NRC.dtype == torch.float32 else _by_turns(x_NRC)
     parts_KabRC = (x_NRC.mT if transposed else x_NRC).reshape(parts_KabRC.shape)
     return parts_KabRC.transpose(2, 3).reshape(matrices_KRC.shape).to(matrices_KRC.dtype)
+
+
+def _by_turns(x_NRC: Tensor) -> Tensor:
+    """One polynomial after the other."""
+    for a, b, c in _POLYNOMIALS:
+        gram_NRR = x_NRC @ x_NRC.mT
+        x_NRC = torch.baddbmm(x_NRC, torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c), x_NRC, beta=a)
+    return x_NRC
+
+
+def _by_gram(x_NRC: Tensor) -> Tensor:
+    """The same of wide matrices with fewer operations: the polynomials multiply x by something that depends on its
+    Gram matrix alone, which is small, so they are put together there."""
+    first_NRR = x_NRC @ x_NRC.mT
+    product_NRR: Tensor | None = None
+    for a, b, c in _POLYNOMIALS:
+        gram_NRR = first_NRR if product_NRR is None else product_NRR @ first_NRR @ product_NRR
+        factor_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
+        factor_NRR.diagonal(dim1=1, dim2=2).add_(a)
+        product_NRR = factor_NRR if product_NRR is None else factor_NRR @ product_NRR
+    assert product_NRR is not None
+    return product_NRR @ x_NRC
 
 
 def _precision(values: Tensor) -> torch.dtype:
