@@ -33,3 +33,10 @@ def keep_freed_memory() -> bool:
     never = mallopt(_TRIM_THRESHOLD, -1)
     # Older versions take at most 32 MB.
     return bool(never and (mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25)))
+
+
+def multiplies_in_bf16() -> bool:
+    """Whether the processor has instructions for products in bf16. Others compute them in float32, more slowly than
+    float32 itself."""
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))

@@ -121,7 +121,7 @@ class TuneSection:
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 for the matrix products (weights stay fp32), or fp32. auto takes bf16 on GPUs that compute in it, and fp32
-    elsewhere: on CPUs without AMX bf16 is slower."""
+    elsewhere. On CPUs bf16 is faster where they have AVX512-BF16 or AMX, and slower on others."""
 
     adapt_steps: CountOrZero = 0
     """Steps of masked-language modelling on the training sentences before fine-tuning, each of 16 rows, at optim.lr. 0:

@@ -76,7 +76,7 @@ class TrainConfig:
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 for the matrix products (weights stay fp32), or fp32. auto takes bf16 on GPUs that compute in it, and fp32
-    elsewhere: on CPUs without AMX bf16 is slower."""
+    elsewhere. On CPUs bf16 is faster where they have AVX512-BF16 or AMX, and slower on others."""
 
     gradient_checkpointing: Annotated[bool, MAY_CHANGE] = False
     """Recompute each layer in the backward pass: about a third more time, far less memory."""

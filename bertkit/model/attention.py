@@ -8,6 +8,7 @@ GPUs that have it, memory-efficient attention in float32 and on older GPUs where
 kernel is called on views of the pack, tile by tile: no padding is computed, nothing is copied. Where
 no fused kernel fits the softmax is written out, in memory that grows with the square of a length: on CPUs with dropout
 on the attention weights, and on CUDA with a window in float32. On CUDA what is slower than it could be is told once.
+On CPUs in half precision short sequences have a kernel of ours; all others are computed in float32.
 """
 
 # T tokens in the pack, S sequences, H heads, E channels per head, M tokens asked for
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertkit.model.attention_tiles import as_band, cut, hidden, needed
+from bertkit.model.half.attention import half_attention, takes_half
 
 log = logging.getLogger("bertkit")
 
@@ -202,6 +204,8 @@ def _packed(
     dropout: float,
     prefixes_S: Tensor | None,
 ) -> Tensor:
+    if dropout == 0 and prefixes_S is None and takes_half(packed, cu_seqlens):
+        return half_attention(query, packed, cu_seqlens, index_M, window)
     seed, reach = torch.randint(2**62, ()) if dropout else torch.tensor(0), -1 if window is None else window
     return torch.ops.bertkit.packed_attention(query, packed, cu_seqlens, index_M, reach, dropout, seed, prefixes_S)[0]
 

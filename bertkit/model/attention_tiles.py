@@ -131,11 +131,11 @@ class SideBySide(NamedTuple):
         return cls(real, (row < 0).nonzero().squeeze(1), row.clamp(min=0))
 
     def copied(self, rows: Tensor) -> Tensor:
-        device = rows.device
-        return rows.index_select(0, self.row.to(device)).index_fill_(0, self.filling.to(device), 0)
+        row, filling = self.row.to(rows.device), self.filling.to(rows.device)
+        return rows.index_select(0, row).index_fill_(0, filling, 0) if len(filling) else rows
 
     def end_to_end(self, places: Tensor) -> Tensor:
-        return places.index_select(0, self.real.to(places.device))
+        return places.index_select(0, self.real.to(places.device)) if len(self.filling) else places
 
 
 def cut(

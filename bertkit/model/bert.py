@@ -14,6 +14,7 @@ from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
+from bertkit.model.half.linear import Linear
 from bertkit.model.initialization import normal, sinusoids
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 
@@ -92,12 +93,12 @@ class BertLayer(nn.Module):
         self.num_heads = config.num_attention_heads
         self.hidden_dropout = config.hidden_dropout_prob
         self.attention_dropout = config.attention_probs_dropout_prob
-        self.attention_in = nn.Linear(width, 3 * width)
-        self.attention_out = nn.Linear(width, width)
+        self.attention_in = Linear(width, 3 * width)
+        self.attention_out = Linear(width, width)
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.mlp_in = nn.Linear(width, inner)
+        self.mlp_in = Linear(width, inner)
         self.activation = activation(config.hidden_act)
-        self.mlp_out = nn.Linear(inner, width)
+        self.mlp_out = Linear(inner, width)
         self.mlp_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(self, hidden_TD: Tensor, batch: Packed, at: Tensor | None = None) -> Tensor:

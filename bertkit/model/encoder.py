@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bertkit.graph import Graph
+from bertkit.model.half.linear import linear
 from bertkit.model.packing import Packed, computed_packed, middle_of, only_at
 
 
@@ -127,7 +128,7 @@ def project(qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, first: int = 0, l
     if (first, last) == (0, 3):
         return qkv(hidden_TD).unflatten(1, (3, num_heads, -1))
     rows = slice(first * qkv.in_features, last * qkv.in_features)
-    part = F.linear(hidden_TD, qkv.weight[rows], None if qkv.bias is None else qkv.bias[rows])
+    part = linear(hidden_TD, qkv.weight[rows], None if qkv.bias is None else qkv.bias[rows])
     return part.unflatten(1, (last - first, num_heads, -1))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bertkit.graph import Graph
 from bertkit.model.config import EncoderConfig, HeadStyle
 from bertkit.model.encoder import Encoder, activation, name_of
+from bertkit.model.half.linear import Linear, linear
 from bertkit.model.initialization import initialize
 from bertkit.model.loss import summed_cross_entropy
 from bertkit.model.packing import Packed, computed_packed, pack
@@ -107,7 +108,7 @@ class MaskedLM(ModelWithHead):
         return self.project(self.encoder.encode(batch))
 
     def project(self, hidden_TD: Tensor) -> Tensor:
-        return F.linear(self.head.transform(hidden_TD), self.decoder_weight, self.head.decoder_bias)
+        return linear(self.head.transform(hidden_TD), self.decoder_weight, self.head.decoder_bias)
 
     def graph(self, graph: Graph) -> str:
         hidden = self.head.transform.graph(graph, self.encoder.graph(graph))
@@ -215,7 +216,7 @@ class PooledHead(nn.Module):
         self.pooling = style.pooling
         self.pooler = None
         if style.pooler is not None:
-            self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+            self.pooler = Linear(config.hidden_size, config.hidden_size)
             self.activation = activation(style.pooler)
         self.labels = LabelHead(config, num_labels)
         if style.pooled_dropout is not None:
@@ -239,7 +240,7 @@ class LabelHead(nn.Module):
         style = config.heads()
         self.transform = Transform(config.hidden_size, style) if style.transforms_labels else None
         self.dropout = style.label_dropout
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.classifier = Linear(config.hidden_size, num_labels)
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         if self.transform is not None:
@@ -257,7 +258,7 @@ class Transform(nn.Module):
 
     def __init__(self, width: int, style: HeadStyle):
         super().__init__()
-        self.dense = nn.Linear(width, width, bias=style.dense_bias)
+        self.dense = Linear(width, width, bias=style.dense_bias)
         self.activation = activation(style.activation)
         self.norm = nn.LayerNorm(width, eps=style.norm_eps, bias=style.norm_bias)
 

@@ -7,7 +7,10 @@ vocabulary: the largest arrays of a training step. Here the gradient is written 
 # M masked tokens, D width, V vocabulary
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from bertkit.model.half.linear import ROWS
 
 
 def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_M: Tensor) -> Tensor:
@@ -17,6 +20,8 @@ def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | 
         # Precision is chosen before the operator: autocast inside it would reach the products of the forward pass, but
         # neither the tensors saved for the backward pass nor the outline that a compiler traces.
         hidden_MD = hidden_MD.to(torch.get_autocast_dtype(device))
+        if device == "cpu":  # as linear layers there
+            hidden_MD = F.pad(hidden_MD, (0, 0, 0, -len(hidden_MD) % ROWS))
         with torch.autocast(device, enabled=False):
             return summed_cross_entropy(hidden_MD, weight_VD, bias_V, target_M)
     return torch.ops.bertkit.summed_cross_entropy(hidden_MD, weight_VD, bias_V, target_M)[0]
@@ -26,9 +31,11 @@ def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | 
 def _summed_cross_entropy(
     hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_M: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient by the logits."""
+    """The loss, and its gradient by the logits. Rows of `hidden_MD` beyond the targets are filling."""
     bias_V = None if bias_V is None else bias_V.to(hidden_MD.dtype)
-    logits_MV = torch.nn.functional.linear(hidden_MD, weight_VD.to(hidden_MD.dtype), bias_V)
+    filled_MV = F.linear(hidden_MD, weight_VD.to(hidden_MD.dtype), bias_V)
+    filled_MV[len(target_M) :] = 0
+    logits_MV = filled_MV[: len(target_M)]
     target_M1 = target_M[:, None]
     loss = hidden_MD.new_zeros((), dtype=torch.float32)
     rows_at_a_time = _rows_at_a_time(logits_MV)
@@ -40,7 +47,7 @@ def _summed_cross_entropy(
     gradient_MV = logits_MV
     # Not scatter_add_, which has no deterministic kernel on CUDA: a row has one target.
     gradient_MV.scatter_(1, target_M1, gradient_MV.gather(1, target_M1) - 1)
-    return loss, gradient_MV
+    return loss, filled_MV
 
 
 @_summed_cross_entropy.register_fake

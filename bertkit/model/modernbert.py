@@ -14,6 +14,7 @@ from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
+from bertkit.model.half.linear import Linear
 from bertkit.model.initialization import changeable, normal
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
 from bertkit.model.rotation import Rotation, looking_at, rotate
@@ -132,12 +133,12 @@ class ModernBertLayer(nn.Module):
         self.attention_dropout = config.attention_dropout
         self.mlp_dropout = config.mlp_dropout
         self.attention_norm = _norm(config) if normed else None
-        self.attention_in = nn.Linear(width, 3 * width, bias=config.attention_bias)
-        self.attention_out = nn.Linear(width, width, bias=config.attention_bias)
+        self.attention_in = Linear(width, 3 * width, bias=config.attention_bias)
+        self.attention_out = Linear(width, width, bias=config.attention_bias)
         self.mlp_norm = _norm(config)
-        self.mlp_in = nn.Linear(width, 2 * inner, bias=config.mlp_bias)
+        self.mlp_in = Linear(width, 2 * inner, bias=config.mlp_bias)
         self.activation = activation(config.hidden_activation)
-        self.mlp_out = nn.Linear(inner, width, bias=config.mlp_bias)
+        self.mlp_out = Linear(inner, width, bias=config.mlp_bias)
 
     def forward(self, hidden_TD: Tensor, batch: Packed, rotations: Rotations, at: Tensor | None = None) -> Tensor:
         dropout = self.attention_dropout if self.training else 0.0

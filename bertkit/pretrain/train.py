@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bertkit.config.recipe import Recipe
+from bertkit.cpu import multiplies_in_bf16
 from bertkit.hf import save as save_model
 from bertkit.hf.models import stored_weights
 from bertkit.pretrain.budget import decide_steps, load_budget, make_plan, read_lengths
@@ -93,7 +94,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     with open_log(recipe, objective, run, state, rules, flops) as log:
         log.begin(_greeting(recipe, data, num_parameters, state.step, total_steps, run.accelerator.num_processes))
         if state.step == 0:
-            for note in filter(None, (new_head_note(data, bare), order_note(data.train, recipe.data))):
+            for note in _notes(recipe, data, bare, run):
                 log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
         run.catch_signals()
@@ -196,6 +197,14 @@ def export(
             durable.write_file(unfinished / "README.md", card.encode())
 
     write_gathered(trainable.accelerator, {"model": stored_weights(model)}, write)
+
+
+def _notes(recipe: Recipe, data: PretrainingData, model: Any, run: Run) -> Iterator[str]:
+    """What is good to know before the first step."""
+    yield from filter(None, (new_head_note(data, model), order_note(data.train, recipe.data)))
+    # Precision changes weights, so a CPU that could compute faster does not decide it by itself.
+    if recipe.train.precision == "auto" and run.accelerator.device.type == "cpu" and multiplies_in_bf16():
+        yield "this processor multiplies in bf16: train.precision=bf16 makes steps faster and rounds differently"
 
 
 def _due(step: int, every: int) -> bool:

@@ -1,0 +1,16 @@
+"""What half precision means on a CPU: the large matrix products in bf16, everything between them in float32.
+
+Processors with AVX512-BF16 or AMX multiply in bf16 at least twice as fast as in float32, and do nothing else in it.
+Autocast rounds everything between two products as well, which saves no time there, and the gradient of torch's fused
+attention takes six times as long in bf16. So values are rounded where a product begins, and the result is float32.
+"""
+
+import torch
+from torch import Tensor
+
+
+def multiplies_in_half(values: Tensor) -> bool:
+    """Whether autocast asks for bf16 on a CPU. A compiler sees autocast itself, whose casts it can fuse."""
+    if values.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16

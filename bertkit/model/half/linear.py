@@ -1,0 +1,60 @@
+"""Linear layers that multiply in bf16 on a CPU, forward and backward, where autocast asks for it."""
+
+# T tokens, filled up to a multiple of ROWS where they are in bf16, I channels in, O channels out
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertkit.model.half import multiplies_in_half
+
+ROWS = 32
+"""Torch prepares a kernel for each new shape, which takes as long as a small product. Batches of almost as many tokens
+share one, as their rows are filled up with zeros to a multiple of this."""
+
+
+class Linear(nn.Linear):
+    def forward(self, values: Tensor) -> Tensor:
+        return linear(values, self.weight, self.bias)
+
+
+def linear(values: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """`values @ weight_OI.T + bias_O`."""
+    if values.dim() == 2 and multiplies_in_half(values):
+        return _HalfLinear.apply(values, weight_OI, bias_O)
+    return F.linear(values, weight_OI, bias_O)
+
+
+def as_half(values_TI: Tensor) -> Tensor:
+    """A copy in bf16, with rows of zeros at its end."""
+    missing = -len(values_TI) % ROWS
+    if not missing:
+        return values_TI.to(torch.bfloat16)
+    half_TI = values_TI.new_empty(len(values_TI) + missing, values_TI.shape[1], dtype=torch.bfloat16)
+    half_TI[: len(values_TI)] = values_TI
+    half_TI[len(values_TI) :] = 0
+    return half_TI
+
+
+class _HalfLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        half_TI, half_OI = as_half(values_TI), weight_OI.to(torch.bfloat16)
+        ctx.save_for_backward(half_TI, half_OI)
+        ctx.dtypes = [None if given is None else given.dtype for given in (values_TI, weight_OI, bias_O)]
+        product_TO = (half_TI @ half_OI.T)[: len(values_TI)].float()
+        return product_TO if bias_O is None else product_TO.add_(bias_O)
+
+    @staticmethod
+    def backward(ctx: Any, grad_TO: Tensor) -> tuple[Tensor | None, ...]:
+        half_TI, half_OI = ctx.saved_tensors
+        needs_values, needs_weight, needs_bias = ctx.needs_input_grad
+        half_TO = as_half(grad_TO)
+        grads = (
+            (half_TO @ half_OI)[: len(grad_TO)] if needs_values else None,
+            half_TO.T @ half_TI if needs_weight else None,
+            grad_TO.sum(0) if needs_bias else None,
+        )
+        return tuple(grad if grad is None else grad.to(dtype) for grad, dtype in zip(grads, ctx.dtypes, strict=True))
