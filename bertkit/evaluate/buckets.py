@@ -29,7 +29,7 @@ def score_arrays(
             members_of(batch.target_starts_word.astype(bool), batch.target_kind, frequent_V[batch.target_ids])
         )
         tally_B3 += members_BM.astype(float) @ np.stack([np.ones_like(loss_M), loss_M, right_M], axis=1)
-    return scores_of(tally_B3.tolist())
+    return scores_of(tally_B3)
 
 
 def log_probs(logits_MV: np.ndarray, target_M: np.ndarray) -> np.ndarray:
@@ -45,10 +45,10 @@ def members_of(first_M: Any, kind_M: Any, frequent_M: Any) -> list[Any]:
     return [first_M | ~first_M, *kinds, frequent_M, ~frequent_M, first_M, ~first_M]
 
 
-def scores_of(tally_B3: list[list[float]]) -> dict[str, Any]:
-    """What the count, the summed loss and the hits of each bucket mean."""
+def scores_of(tally_B3: Any) -> dict[str, Any]:
+    """What the count, the summed loss and the hits of each bucket mean; an array or a tensor."""
     buckets = {}
-    for name, (count, loss, right) in zip(BUCKETS, tally_B3, strict=True):
+    for name, (count, loss, right) in zip(BUCKETS, tally_B3.tolist(), strict=True):
         if count:
             buckets[name] = {"targets": int(count), "loss": loss / count, "accuracy": right / count}
     whole = buckets.pop("all", {"targets": 0, "loss": math.nan, "accuracy": math.nan})

@@ -34,4 +34,4 @@ def score_batches(
         members_BM = torch.stack(members_of(first_M, kind_M, frequent_V[batch.target_ids]))
         facts_M3 = torch.stack([torch.ones_like(loss_M), loss_M, right_M.float()], dim=1)
         tally_B3 += (members_BM.float() @ facts_M3).double()
-    return scores_of(sum_over_ranks(tally_B3).tolist())
+    return scores_of(sum_over_ranks(tally_B3).cpu())
