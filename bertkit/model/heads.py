@@ -214,7 +214,7 @@ class PooledHead(nn.Module):
         super().__init__()
         style = config.heads()
         self.pooling = style.pooling
-        self.pooler = None
+        self.pooler: nn.Linear | None = None
         if style.pooler is not None:
             self.pooler = Linear(config.hidden_size, config.hidden_size)
             self.activation = activation(style.pooler)
