@@ -61,9 +61,13 @@ def replace_file(path: Path, data: bytes) -> None:
 def publish_file(path: Path, data: bytes | Iterable[bytes], scratch: Path) -> None:
     """As `replace_file`, where several processes may write the same file at the same time: each writes it under a name
     of its own in the folder `scratch` first, where a kill may leave it."""
-    unfinished = scratch / f".{uuid.uuid4().hex}"
-    write_file(unfinished, data)
-    os.replace(unfinished, path)
+    unfinished = scratch / f".{uuid.uuid4().hex}.tmp"
+    try:
+        with naming(path, instead_of=unfinished):
+            write_file(unfinished, data)
+            os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
     sync(path.parent)
 
 

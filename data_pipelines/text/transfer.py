@@ -6,9 +6,8 @@ first.
 
 import hashlib
 import json
-import os
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -51,21 +50,26 @@ def stored_files(url: str) -> dict[str, StoredFile]:
 
 def fetch_file(file: StoredFile, target: Path, sha256: str | None = None) -> None:
     """Copy a file from its store, whole or not at all; one that arrives with another sha256 is fetched again."""
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        for _ in range(_TRIES):
-            digest = hashlib.sha256()
-            with file.open() as source, open(temporary, "wb") as copy:
-                while block := source.read(_COPY_BYTES):
-                    copy.write(block)
-                    digest.update(block)
-            if sha256 in (None, digest.hexdigest()):
-                os.replace(temporary, target)
-                return
-    finally:
-        temporary.unlink(missing_ok=True)
+    for _ in range(_TRIES):
+        with suppress(_OtherBytes):
+            durable.publish_file(target, _fetched(file, sha256), target.parent)
+            return
     raise ValueError(f"{file.url} is damaged: its sha256 differs from the recorded one; write it again")
+
+
+class _OtherBytes(Exception):
+    """What arrived is not what was recorded."""
+
+
+def _fetched(file: StoredFile, sha256: str | None) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    with file.open() as source:
+        while block := source.read(_COPY_BYTES):
+            digest.update(block)
+            yield block
+    if sha256 not in (None, digest.hexdigest()):
+        raise _OtherBytes
 
 
 def fetch_folder(url: str, cache: Path, without: tuple[str, ...] = ()) -> Path:
