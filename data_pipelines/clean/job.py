@@ -64,8 +64,11 @@ def open_job(corpus: CorpusConfig, config: CleanConfig, out: Path) -> Job:
     finished = read_finished(out)
     known = finished["identity"] if finished else read_json(_state_of(out) / _IDENTITY)
     if known is not None and known.get("format") != _FORMAT:
-        made = out if finished else _state_of(out)
-        raise ValueError(f"{made} was made by another version of bertkit; finish with that one, or remove the folder")
+        if finished:
+            raise ValueError(f"{out} was written by another version of bertkit; choose another folder, or remove it")
+        raise ValueError(
+            f"{_state_of(out)} was begun by another version of bertkit; finish with that one, or remove the folder"
+        )
     identity = _identity(corpus, config, known or {})
     job = Job(corpus, config, out, identity)
     if finished is not None:

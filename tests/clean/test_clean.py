@@ -218,7 +218,7 @@ def test_what_another_version_began_or_finished_is_refused(corpus, tmp_path, cap
     path.write_text(whole, "utf-8")
     facts = clean(corpus, CleanConfig(), out, ignore)
     (out / "clean.json").write_text(json.dumps(facts | {"identity": facts["identity"] | {"format": 2}}), "utf-8")
-    with pytest.raises(ValueError, match=r"out was made by another version"):
+    with pytest.raises(ValueError, match=r"out was written by another version"):
         clean(corpus, CleanConfig(), out, ignore)
 
 
