@@ -15,6 +15,7 @@ import torch
 
 from bertkit.bench.generated import generated_documents
 from bertkit.bench.measure import Row, Told, announce, compare, interleaved
+from bertkit.cpu import multiplies_in_bf16
 from bertkit.finetune.answers import LEGAL_SPANS
 from bertkit.finetune.predict.settings import SETTINGS, settings_bytes
 from bertkit.finetune.predict.tagger import Tagger
@@ -48,7 +49,7 @@ def bench_tag(against: str | None, quick: bool) -> Iterator[Told]:
     threads = torch.get_num_threads()
     yield (
         f"ragged: sentences of 1 to 150 words, half of them below 12; full: of {_FULL} words. {threads} threads; torch "
-        "and onnx in float32. int8 is fastest where the processor has VNNI, and may give other tags."
+        "and onnx in float32. int8 is fastest where the processor has VNNI; it and bf16 may give other tags."
     )
     if not _has_onnx():
         yield "Without the packages of the extra onnx only torch is measured."
@@ -88,7 +89,7 @@ def _measure(name: str, sides: dict[str, Any], sentences: list[str], batch: int,
     if "theirs" in sides:
         candidates["theirs"] = partial(sides["theirs"], sentences, batch_size=batch)
         right = sides["theirs"](sentences[:_CHECKED], batch_size=batch)
-        for tagger in [tagger for backend, tagger in taggers.items() if backend != "int8"]:
+        for tagger in [tagger for backend, tagger in taggers.items() if backend in ("torch", "onnx")]:
             _check_same_tags(_tag(_by_word(tagger), sentences[:_CHECKED], batch), right)
     timings = interleaved(candidates, rounds)
     theirs = {name: timings[name] for name in ("theirs",) if name in timings}
@@ -113,8 +114,9 @@ def _has_onnx() -> bool:
 
 def _backends(folder: Path) -> list[str]:
     """Those that can be measured here; the graphs are written next to the weights."""
+    with_torch = ["torch", "bf16"] if multiplies_in_bf16() else ["torch"]
     if not _has_onnx():
-        return ["torch"]
+        return with_torch
     from bertkit.ship.int8 import quantized
     from bertkit.ship.onnx_file import graph_of, onnx_bytes
 
@@ -123,7 +125,7 @@ def _backends(folder: Path) -> list[str]:
     (folder / FULL).parent.mkdir(exist_ok=True)
     (folder / FULL).write_bytes(onnx_bytes(graph, output, model))
     (folder / QUANTIZED).write_bytes(onnx_bytes(*quantized(graph, output), model))
-    return ["torch", "onnx", "int8"]
+    return [*with_torch, "onnx", "int8"]
 
 
 def _make_tokenizer(folder: Path, sentences: list[str]) -> Tokenizer:

@@ -56,11 +56,11 @@ def _evaluate(arguments: Namespace) -> None:
 
 def _kind_of(arguments: Namespace) -> str:
     """The kind of head that the model has."""
-    from bertkit.hf.folder import choose_backend, resolve
+    from bertkit.hf.folder import GRAPHS, choose_backend, resolve
 
     folder = resolve(arguments.model)
     backend = choose_backend(folder, arguments.backend)
-    if backend != "torch":
+    if backend in GRAPHS:
         from bertkit.hf.onnx import open_graph
 
         return open_graph(folder, backend).kind

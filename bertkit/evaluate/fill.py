@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from bertkit.hf.folder import check_vocabulary, choose_backend, resolve
+from bertkit.hf.folder import GRAPHS, check_vocabulary, choose_backend, resolve
 from bertkit.hf.onnx import open_graph
 from data_pipelines.vocab.marks import INSIDE, SPACES, word_mark
 from data_pipelines.vocab.tokenizer import load_tokenizer
@@ -49,14 +49,14 @@ class FillMask:
     @classmethod
     def load(cls, folder: str | Path, backend: str = "auto") -> "FillMask":
         """Open a run, an export or a Hugging Face folder with a masked-LM head. `backend` names one of those that the
-        folder has: torch, onnx or int8."""
+        folder has: torch, bf16, onnx or int8."""
         return cls(folder, backend)
 
     def __init__(self, folder: str | Path, backend: str = "auto"):
         self.folder = path = resolve(folder)
         backend = choose_backend(path, backend)
-        if backend == "torch":
-            self.model, self._logits = open_torch(path)
+        if backend not in GRAPHS:
+            self.model, self._logits = open_torch(path, half=backend == "bf16")
         else:
             self.model = open_graph(path, backend, "masked-lm")
             self._logits = lambda ids_T, places: self.model([ids_T])[0, places]
@@ -174,11 +174,12 @@ class FillMask:
         return token
 
 
-def open_torch(folder: Path) -> tuple[Any, Callable[[np.ndarray, list[int]], np.ndarray]]:
+def open_torch(folder: Path, half: bool) -> tuple[Any, Callable[[np.ndarray, list[int]], np.ndarray]]:
     """The model, and the function that computes its logits, (M, V), at some places of a text."""
     import torch
 
     from bertkit.hf.models import load_with_head
+    from bertkit.model.half import in_half
     from bertkit.model.packing import pack
 
     model = load_with_head(folder, "masked-lm")
@@ -186,9 +187,9 @@ def open_torch(folder: Path) -> tuple[Any, Callable[[np.ndarray, list[int]], np.
     @torch.inference_mode()
     def logits(ids_T: np.ndarray, places: list[int]) -> np.ndarray:
         batch, _ = pack(torch.from_numpy(ids_T)[None])
-        return model.project(model.encoder.encode(batch, torch.tensor(places))).numpy()
+        return model.project(model.encoder.encode(batch, torch.tensor(places))).float().numpy()
 
-    return model, logits
+    return model, in_half(logits, "cpu") if half else logits
 
 
 def _filled(text: str, tokens: list[str], spaced: bool = False) -> str:

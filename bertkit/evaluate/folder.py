@@ -7,7 +7,7 @@ from typing import Any
 from bertkit.evaluate.config import EvaluateConfig
 from bertkit.evaluate.held_out import HeldOut
 from bertkit.evaluate.pseudo_perplexity import pseudo_perplexity
-from bertkit.hf.folder import check_vocabulary, choose_backend, resolve
+from bertkit.hf.folder import GRAPHS, check_vocabulary, choose_backend, resolve
 from bertkit.hf.onnx import open_graph
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.prepare import prepare
@@ -25,7 +25,12 @@ def evaluate_folder(
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
     folder = resolve(model_folder)
     backend = choose_backend(folder, backend)
-    model, device = open_torch(folder) if backend == "torch" else (open_graph(folder, backend, "masked-lm"), None)
+    model, device = (open_graph(folder, backend, "masked-lm"), None) if backend in GRAPHS else open_torch(folder)
+    target_logits = model.target_logits
+    if backend == "bf16":
+        from bertkit.model.half import in_half
+
+        target_logits = in_half(target_logits, device)
     tokenizer = load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     seq_len = min(config.seq_len, model.config.max_position_embeddings)
@@ -43,12 +48,10 @@ def evaluate_folder(
             max_rows=config.max_rows,
             micro_batch=config.micro_batch,
         )
-        scores = held_out.scores(model.target_logits, device)
+        scores = held_out.scores(target_logits, device)
     if config.words:
         texts = (document.text for document in read_documents(sources))
-        pseudo = pseudo_perplexity(
-            model.target_logits, device, tokenizer, texts, max_words=config.words, seq_len=seq_len
-        )
+        pseudo = pseudo_perplexity(target_logits, device, tokenizer, texts, max_words=config.words, seq_len=seq_len)
         scores["pseudo_perplexity"] = pseudo._asdict()
     return scores
 

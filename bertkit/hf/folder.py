@@ -20,7 +20,9 @@ FULL, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 """Where a folder holds its graph in float32, and in int8."""
 PRODUCER = "bertkit"
 """Who a graph says that it was made by."""
-BACKENDS = ("auto", "torch", "onnx", "int8")
+GRAPHS = ("onnx", "int8")
+BACKENDS = ("auto", "torch", "bf16", *GRAPHS)
+"""bf16 is torch, too, with its large matrix products in bf16."""
 """What can compute a model, of what its folder has."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _BESIDE = (".json", ".txt", ".model", ".md", ".jinja")
@@ -69,7 +71,7 @@ def is_remote(folder: str | Path) -> bool:
 
 def choose_backend(folder: Path, backend: str = "auto", device: str = "cpu") -> str:
     """What computes the model of a folder. "auto" takes what answers soonest with the tags of torch: on a CPU the graph
-    in float32, if bertkit wrote it; else torch. int8 gives other tags, so it must be asked for."""
+    in float32, if bertkit wrote it; else torch. int8 and bf16 may give other tags, so they must be asked for."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend != "auto":

@@ -217,3 +217,20 @@ def test_a_bad_line_is_named_and_the_rest_goes_on(folder, capsys, monkeypatch):
 def test_control_codes_in_a_vocabulary_do_not_reach_the_terminal(folder, capsys):
     assert main(["fill", "--model", str(folder), "paris \x1b[31m [MASK]"]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_in_bf16_masks_are_filled_alike_but_for_rounding(folder):
+    whole, half = (FillMask.load(folder, backend=backend)(TEXT) for backend in ("torch", "bf16"))
+    assert half.score != whole.score
+    assert half.score == pytest.approx(whole.score, abs=0.1)
+
+
+def test_in_bf16_a_masked_loss_is_the_same_but_for_rounding(folder, tmp_path):
+    losses = {}
+    for backend in ("torch", "bf16"):
+        path = tmp_path / f"{backend}.json"
+        corpus = str(folder / "corpus.txt")
+        assert main(["evaluate", str(folder), corpus, "--backend", backend, "--json", str(path)]) == 0
+        losses[backend] = json.loads(path.read_text())["loss"]
+    assert losses["bf16"] != losses["torch"]
+    assert losses["bf16"] == pytest.approx(losses["torch"], rel=0.01)

@@ -76,6 +76,15 @@ def test_company_does_not_change_a_tag(random_tagger):
         assert [found.tags for found in alone] == [found.tags for found in together]
 
 
+def test_in_bf16_a_tagger_is_as_sure_but_for_rounding(trained_tagger):
+    whole, half = (bertkit.Tagger.load(trained_tagger, backend=backend) for backend in ("torch", "bf16"))
+    for text in documents(10, seed=4):
+        wanted, found = whole.tag(text), half.tag(text)
+        assert found.tags == wanted.tags
+        assert found.confidences == pytest.approx(wanted.confidences, abs=0.02)
+        assert found.confidences != wanted.confidences, "products were rounded"
+
+
 def test_tagging_is_lazy(random_tagger):
     read = []
     taggings = bertkit.Tagger.load(random_tagger).tag_all((read.append(i) or "anna" for i in range(100)), chunk=10)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.finetune.windows import Ask, Row, by_length
-from bertkit.hf.folder import choose_backend
+from bertkit.hf.folder import GRAPHS, choose_backend
 from bertkit.hf.onnx import OnnxModel, open_graph
 
 _MAX_TOKENS, _MAX_PADDING = 512, 0.1
@@ -20,8 +20,8 @@ _MAX_TOKENS, _MAX_PADDING = 512, 0.1
 def open_model(folder: Path, kinds: Iterable[str], backend: str, device: str) -> tuple[Any, Ask]:
     """The model of a folder, with its `kind`, `labels` and `config`, and the function that computes with it."""
     backend = choose_backend(folder, backend, device)
-    if backend == "torch":
-        return open_torch(folder, kinds, device)
+    if backend not in GRAPHS:
+        return open_torch(folder, kinds, device, half=backend == "bf16")
     if device != "cpu":
         raise ValueError(f"an ONNX graph is computed on the cpu, got device {device!r}")
     model = open_graph(folder, backend, *kinds, remedy="fine-tune it first")
@@ -43,9 +43,10 @@ def asking_graph(model: OnnxModel) -> Ask:
     return ask
 
 
-def open_torch(folder: Path, kinds: Iterable[str], device: str) -> tuple[Any, Ask]:
+def open_torch(folder: Path, kinds: Iterable[str], device: str, half: bool = False) -> tuple[Any, Ask]:
     from bertkit.finetune.batches import asking
     from bertkit.hf.models import load_with_head
+    from bertkit.model.half import in_half
 
-    model = load_with_head(folder, *kinds, remedy="fine-tune it first")
-    return model, asking(model.to(device).target_logits, device)
+    model = load_with_head(folder, *kinds, remedy="fine-tune it first").to(device)
+    return model, asking(in_half(model.target_logits, device) if half else model.target_logits, device)

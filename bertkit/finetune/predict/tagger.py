@@ -30,8 +30,8 @@ class Tagger:
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu", backend: str = "auto", segmenter: str = "") -> "Tagger":
         """Open a run of `bertkit finetune`, its export, or a Hugging Face folder with a classifier. `backend` names one
-        of those that the folder has: torch, onnx or int8. `segmenter` names what splits text without spaces, in place
-        of what the folder remembers."""
+        of those that the folder has: torch, bf16 (torch with its products in bf16), onnx or int8. `segmenter` names
+        what splits text without spaces, in place of what the folder remembers."""
         return cls(folder, device, backend, segmenter)
 
     def __init__(self, folder: str | Path, device: str = "cpu", backend: str = "auto", segmenter: str = ""):
