@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from accelerate import Accelerator
 
 from bertkit.config.finetune import LabeledSection, TuneSection
@@ -13,7 +12,7 @@ from bertkit.finetune.start import Start
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import Row, RowForm, WordEncoder, documents, joined, joined_rows
 from bertkit.run.folder import read_facts, write_facts
-from bertkit.run.ranks import agree_on
+from bertkit.run.ranks import agree_on, rounding_facts
 from data_pipelines.labels.sentence import Sentence
 
 
@@ -74,8 +73,8 @@ def fix_steps(
         # A step of more rows than there are would show one sentence twice; few sentences make small steps.
         wanted = min(math.ceil(section.global_batch / data.sentences_per_row), num_rows)
         batch = min(section.global_batch, math.ceil(wanted / ranks) * ranks)
-        total_steps, threads = math.ceil(section.epochs * num_rows / batch), torch.get_num_threads()
-        known = {**facts, "batch": batch, "total_steps": total_steps, "threads": threads}
+        total_steps = math.ceil(section.epochs * num_rows / batch)
+        known = {**facts, "batch": batch, "total_steps": total_steps, **rounding_facts(accelerator)}
         if accelerator.is_main_process:
             write_facts(folder, known)
     return Steps(int(known["batch"]), int(known["total_steps"]))

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bertkit.config.recipe import Recipe
@@ -41,6 +40,7 @@ from bertkit.run.ranks import (
     check_same_start,
     evaluating,
     is_sharded,
+    rounding_facts,
     wrap,
     write_gathered,
 )
@@ -134,7 +134,7 @@ def fixed_steps(recipe: Recipe, data: PretrainingData, objective: Objective, tra
     facts = agree_on(trainable.accelerator, read_facts(folder))
     if facts is None:
         total_steps = decide_steps(recipe, data, objective, trainable, spent)
-        facts = data.facts() | {"total_steps": total_steps, "threads": torch.get_num_threads()}
+        facts = data.facts() | {"total_steps": total_steps} | rounding_facts(trainable.accelerator)
         if trainable.accelerator.is_main_process:
             write_facts(folder, facts)
     return int(facts["total_steps"])

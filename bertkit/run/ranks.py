@@ -106,6 +106,12 @@ def is_sharded(accelerator: Accelerator) -> bool:
     return accelerator.distributed_type == DistributedType.FSDP
 
 
+def rounding_facts(accelerator: Accelerator) -> dict[str, Any]:
+    """What decides how sums and products are rounded: run.json remembers it, and a resume is compared with it."""
+    precision = "bf16" if accelerator.mixed_precision == "bf16" else "fp32"
+    return {"threads": torch.get_num_threads(), "precision": precision}
+
+
 def wrap(
     accelerator: Accelerator,
     model: nn.Module,

@@ -29,7 +29,7 @@ from bertkit.run.folder import LOCK, read_facts, write_recipe
 from bertkit.run.heartbeat import RankHeartbeat
 from bertkit.run.lock import locked
 from bertkit.run.mirror import Mirror, restore
-from bertkit.run.ranks import start_accelerator
+from bertkit.run.ranks import rounding_facts, start_accelerator
 from bertkit.run.signals import StopSignals
 
 
@@ -49,7 +49,7 @@ class Run:
         self.accelerator = start_accelerator(self.folder, precision, trackers)
         self._until_exit.callback(self.accelerator.end_training)
         self._heartbeat.connected()
-        self._warn_of_threads()
+        self._warn_of_rounding()
         return self.accelerator
 
     def catch_signals(self) -> None:
@@ -79,15 +79,23 @@ class Run:
             if name:
                 event(name, **facts)
 
-    def _warn_of_threads(self) -> None:
-        """Another number of threads adds in another order, which rounds differently."""
-        before, now = (read_facts(self.folder) or {}).get("threads"), torch.get_num_threads()
-        if before not in (None, now) and self.accelerator.device.type == "cpu":
-            text = (
-                f"{self.folder} began with {before} threads and resumes with {now}, so its weights may differ "
-                f"in the last bits; OMP_NUM_THREADS={before} keeps them"
+    def _warn_of_rounding(self) -> None:
+        """Weights differ from those of an undisturbed run where a resume rounds differently."""
+        now = rounding_facts(self.accelerator)
+        before = {**now, **(read_facts(self.folder) or {})}
+        if before["precision"] != now["precision"]:
+            self._warn(
+                f"{self.folder} began in {before['precision']} and resumes in {now['precision']}, which "
+                f"train.precision=auto takes on {self.accelerator.device.type}, so its weights will differ"
             )
-            self.say(f"warning: {text}", "warning", text=text)
+        elif before["threads"] != now["threads"] and self.accelerator.device.type == "cpu":
+            self._warn(
+                f"{self.folder} began with {before['threads']} threads and resumes with {now['threads']}, so its "
+                f"weights may differ in the last bits; OMP_NUM_THREADS={before['threads']} keeps them"
+            )
+
+    def _warn(self, text: str) -> None:
+        self.say(f"warning: {text}", "warning", text=text)
 
 
 @contextlib.contextmanager

@@ -100,12 +100,30 @@ def be_another_version() -> None:
     ranks._code_version = lambda: os.environ["RANK"]
 
 
+def two_threads_for_a_step() -> None:
+    """Threads that share busy cores wait for each other for minutes, so the run is ended soon."""
+    torch.set_num_threads(2)
+    kill_before_step(11)
+
+
 def test_another_number_of_threads_on_a_resume_is_told(home, at_step_10, tried):
     """Row 35: with both numbers, and how to keep the bits."""
-    run = home.start(at_step_10, f"train.steps={STEPS}", before=partial(torch.set_num_threads, 2))
-    assert run.wait() == [0], run.said()
+    run = home.start(at_step_10, f"train.steps={STEPS}", before=two_threads_for_a_step)
+    run.wait()
     assert "began with 1 threads and resumes with 2" in run.said()
     assert "OMP_NUM_THREADS=1" in run.said()
+    tried()
+
+
+def test_another_precision_on_a_resume_is_told(home, at_step_10, tried):
+    """Row 35: train.precision=auto takes what the device has, which may be another one."""
+    path = at_step_10 / "run.json"
+    facts = json.loads(path.read_text())
+    assert facts["precision"] == "fp32"
+    path.write_text(json.dumps({**facts, "precision": "bf16"}))
+    run = home.start(at_step_10, f"train.steps={STEPS}", before=partial(kill_before_step, 11))
+    run.wait()
+    assert "began in bf16 and resumes in fp32" in run.said()
     tried()
 
 
