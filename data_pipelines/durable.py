@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -69,6 +70,11 @@ def publish_file(path: Path, data: bytes | Iterable[bytes], scratch: Path) -> No
     finally:
         unfinished.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether `publish_file` writes files under such a name first."""
+    return re.fullmatch(r"\.[0-9a-f]{32}\.tmp", name) is not None
 
 
 def refuse_foreign(path: Path, beginning: bytes, what: str) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -91,7 +90,7 @@ def _check_state(state: Path) -> None:
     """Refuse a folder that is not ours: it would be removed at the end. A kill may leave ours without its identity."""
     if state.is_dir() and not (state / _IDENTITY).is_file():
         foreign = [path.name for path in state.iterdir() if path.name not in (MEASURED, WRITTEN, WHOLE)]
-        if any(not re.fullmatch(r"\.[0-9a-f]{32}", name) for name in foreign):
+        if not all(map(durable.is_unfinished, foreign)):
             raise ValueError(f"{state} is used during cleaning, but holds other files; move it away")
 
 

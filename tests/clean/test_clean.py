@@ -3,6 +3,8 @@
 import html
 import json
 import random
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -204,6 +206,19 @@ def test_other_settings_do_not_resume_what_was_measured(corpus, tmp_path):
     make_part(open_job(corpus, CleanConfig(), tmp_path / "out"), Part(), ignore)
     clean(corpus, CleanConfig(min_words=1, near=False, exact=False), tmp_path / "out", ignore)
     assert len(texts(tmp_path / "out")) == 13
+
+
+def test_what_a_kill_left_before_anything_was_known_is_taken_up(corpus, tmp_path):
+    argv = ["clean", "--corpus", corpus.corpus[0], "--out", str(tmp_path / "out")]
+    killed = f"""
+import os, signal
+from bertkit.cli import main
+os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+main({argv!r})
+"""
+    assert subprocess.run([sys.executable, "-c", killed], capture_output=True).returncode == -signal.SIGKILL
+    assert [path for path in (tmp_path / ".cleaning-out").iterdir() if path.is_file()], "what was not finished"
+    assert main(argv) == 0
 
 
 def test_what_another_version_began_or_finished_is_refused(corpus, tmp_path, capsys):
