@@ -4,8 +4,9 @@ import csv
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,11 +134,8 @@ def read_parquet(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piec
             file = pyarrow.parquet.ParquetFile(file_or_path, buffer_size=BLOCK_BYTES)
             if config.field not in file.schema_arrow.names:
                 raise ValueError(no_field(f"{path}", config.field, file.schema_arrow.names))
-            row = 0
-            for batch in file.iter_batches(batch_size=16, columns=[config.field]):
-                for value in batch.column(0):
-                    row += 1
-                    yield from pieces_of_field({config.field: value_of_cell(value)}, config, f"{path}:row {row}")
+            batches = file.iter_batches(batch_size=16, columns=[config.field])
+            yield from pieces_of_column((batch.column(0) for batch in batches), config, path)
         except (pyarrow.ArrowException, OSError) as error:  # pyarrow raises OSError for a damaged page
             raise ValueError(f"{path}: not readable as Parquet: {' '.join(str(error).split())}") from None
 
@@ -209,7 +207,13 @@ def _end_of_part(text: str, start: int) -> int:
     return end if len(word) == len(half) else end - len(word)
 
 
-def value_of_cell(value: Any) -> Any:
+def pieces_of_column(chunks: Iterable[Any], config: CorpusConfig, path: Path | StoredFile) -> Iterator[Piece]:
+    """The documents in a column of an Arrow table, which comes in chunks."""
+    for row, value in enumerate(chain.from_iterable(chunks), start=1):
+        yield from pieces_of_field({config.field: _value_of_cell(value)}, config, f"{path}:row {row}")
+
+
+def _value_of_cell(value: Any) -> Any:
     """A cell of an Arrow table; text as bytes, which may not be UTF-8, and a list of numbers as an array."""
     import pyarrow
 

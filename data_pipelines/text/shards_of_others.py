@@ -10,7 +10,7 @@ import numpy as np
 
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.lines import open_bytes
-from data_pipelines.text.readers import Piece, no_field, pieces_of_field, value_of_cell
+from data_pipelines.text.readers import Piece, no_field, pieces_of_column, pieces_of_field
 from data_pipelines.text.stores import StoredFile
 
 _CODECS = {".zstd": "zstd", ".zst": "zstd", ".bz2": "bz2", ".br": "brotli"}
@@ -48,17 +48,11 @@ def read_arrow(path: Path | StoredFile, config: CorpusConfig) -> Iterator[Piece]
         try:
             is_file = file.read(6) == b"ARROW1"
             file.seek(0)
-            batches = pyarrow.ipc.open_file(file) if is_file else pyarrow.ipc.open_stream(file)
-            if config.field not in batches.schema.names:
-                raise ValueError(no_field(f"{path}", config.field, batches.schema.names))
-            row = 0
-            for number in range(batches.num_record_batches) if is_file else iter(int, 1):
-                batch = batches.get_batch(number) if is_file else batches.read_next_batch()
-                for value in batch.column(config.field):
-                    row += 1
-                    yield from pieces_of_field({config.field: value_of_cell(value)}, config, f"{path}:row {row}")
-        except StopIteration:
-            return
+            table = pyarrow.ipc.open_file(file) if is_file else pyarrow.ipc.open_stream(file)
+            if config.field not in table.schema.names:
+                raise ValueError(no_field(f"{path}", config.field, table.schema.names))
+            batches = map(table.get_batch, range(table.num_record_batches)) if is_file else table
+            yield from pieces_of_column((batch.column(config.field) for batch in batches), config, path)
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{path}: not readable as Arrow: {' '.join(str(error).split())}") from None
 
