@@ -4,6 +4,7 @@ model to compare with."""
 import statistics
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from data_pipelines.labels.schemes import Reading, spans_of
@@ -38,13 +39,9 @@ def span_scores(gold: Tags, predicted: Tags, strict: bool = False) -> dict[str, 
 def word_scores(gold: Tags, predicted: Tags) -> dict[str, Any]:
     """Word by word: accuracy, the scores of each tag as "tags", and the mean F1 of all tags, gold or predicted."""
     _check_lengths(gold, predicted)
-    pairs = Counter(pair for a, b in zip(gold, predicted, strict=True) for pair in zip(a, b, strict=True))
-    right, made, given = Counter[str](), Counter[str](), Counter[str]()
-    for (gold_tag, predicted_tag), count in pairs.items():
-        given[gold_tag] += count
-        made[predicted_tag] += count
-        right[gold_tag] += count if gold_tag == predicted_tag else 0
-    tags, words = _by_kind(right, made, given), pairs.total()
+    right = Counter(a for x, y in zip(gold, predicted, strict=True) for a, b in zip(x, y, strict=True) if a == b)
+    made, given = (Counter(chain.from_iterable(part)) for part in (predicted, gold))
+    tags, words = _by_kind(right, made, given), given.total()
     macro_f1 = sum(scores["f1"] for scores in tags.values()) / max(len(tags), 1)
     return {"accuracy": right.total() / max(words, 1), "macro_f1": macro_f1, "words": words, "tags": tags}
 
@@ -53,7 +50,7 @@ def label_set_scores(gold: Tags, predicted: Tags) -> dict[str, Any]:
     """Texts with any number of labels: each label given, missed or made up counts once, and those of each label as
     "tags"; "exact" is the share of texts that have just the right labels."""
     right = Counter(label for a, b in zip(gold, predicted, strict=True) for label in set(a) & set(b))
-    made, given = (Counter(label for labels in part for label in labels) for part in (predicted, gold))
+    made, given = (Counter(chain.from_iterable(part)) for part in (predicted, gold))
     tags = _by_kind(right, made, given)
     exact = sum(set(a) == set(b) for a, b in zip(gold, predicted, strict=True)) / max(len(gold), 1)
     macro_f1 = sum(scores["f1"] for scores in tags.values()) / max(len(tags), 1)
