@@ -135,11 +135,7 @@ def train_seed(recipe: FinetuneRecipe, data: TuningData, steps: Steps, seed: int
     folder = seed_folder(recipe, seed)
     if _is_done(folder):
         return 0
-
-    def finish(state: LoopState, trainable: Trainable, log: RunLog) -> None:
-        finish_seed(recipe, data, seed, state, trainable, log)
-
-    return train_model(recipe, data, steps, seed, folder, run, finish)
+    return train_model(recipe, data, steps, seed, folder, run, partial(finish_seed, recipe, data, seed))
 
 
 def train_model(
