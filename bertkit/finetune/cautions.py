@@ -40,12 +40,10 @@ def _below_baselines(task: Task, part: str, results: Mapping[str, Any]) -> Itera
 
 def _unknown_text(data: TuningData) -> Iterator[str]:
     unknown = data.start.tokenizer.special.unk_id
+    if unknown is None:
+        return
     for part in ("train", *_PARTS):
-        share = (
-            0.0
-            if unknown is None
-            else _share_of(data.rows[part], unknown, len(data.form.before) + len(data.form.after))
-        )
+        share = _share_of(data.rows[part], unknown, len(data.form.before) + len(data.form.after))
         if share > _MOST_UNKNOWN:
             yield (
                 f"the tokenizer does not know {share:.1%} of the subwords of data.{part}; take an encoder whose "
