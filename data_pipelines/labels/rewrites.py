@@ -5,15 +5,14 @@ with the columns' names is recognised. JSON Lines, CSV and datasets name them in
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.dataset import dataset_records
 from data_pipelines.labels.formats import FORMATS
 from data_pipelines.labels.sentence import Record, Sentence
-from data_pipelines.labels.tagged import check_source
-from data_pipelines.text.lines import Line, read_lines, suffix_of
+from data_pipelines.labels.tagged import is_dataset, lines_of
+from data_pipelines.text.lines import Line, suffix_of
 
 SOURCE, TARGET, FEATURES = "source", "target", "features"
 _KEYS = {
@@ -31,11 +30,10 @@ def read_rewrites(
 ) -> Iterator[Sentence]:
     """The pairs of a file (.tsv, .jsonl, .csv; also .gz) or a dataset. The words of a sentence are the source and then
     its features; its only tag is the target. Without `tagged` the target may be missing."""
-    if source.startswith("hf:") or Path(source).is_dir():
+    if is_dataset(source):
         records = dataset_records(source, split)
     else:
-        check_source(source)
-        lines = read_lines(Path(source), config.errors, cut_long=False, encoding=config.encoding)
+        lines = lines_of(source, config)
         found = FORMATS[suffix_of(source)].records if suffix_of(source) in (".jsonl", ".csv") else None
         records = found(lines, source, config) if found else tab_records(lines, source, config)
     return (pair_of_record(record, source, line, config, tagged) for record, line in records)

@@ -23,9 +23,9 @@ def read_tagged(source: str, config: TaggedConfig, *, split: str = "train", tagg
     """
     if marked := sorted(map(str, Path(source).glob("*.ann"))):
         return chain.from_iterable(read_tagged(file, config, tagged=tagged) for file in marked)
-    if _is_dataset(source):
+    if is_dataset(source):
         return sentences_of_records(dataset_records(source, split), source, config, tagged)
-    found, lines = _format_of(source, ".conll"), _lines(source, config)
+    found, lines = _format_of(source, ".conll"), lines_of(source, config)
     if found.sentences:
         return found.sentences(lines, source, config, tagged)
     assert found.records is not None
@@ -43,9 +43,9 @@ def read_labeled_texts(
 ) -> Iterator[Sentence]:
     """Texts, or pairs of them, with a label, several or a number, of a file of records or a dataset. A file with an
     unknown suffix is read as JSON Lines."""
-    if _is_dataset(source):
+    if is_dataset(source):
         return texts_of_records(dataset_records(source, split), source, config, tagged, kind, paired)
-    found, lines = _format_of(source, ".jsonl"), _lines(source, config)
+    found, lines = _format_of(source, ".jsonl"), lines_of(source, config)
     if not found.records:
         known = " ".join(name for name in FORMATS if name[0] == "." and FORMATS[name].records)
         raise ValueError(f"{source}: a {suffix_of(source)} file holds no texts with a label; give one of {known}")
@@ -61,7 +61,7 @@ def check_source(source: str) -> None:
         raise ValueError(f"there is no file {source!r}{hint}")
 
 
-def _is_dataset(source: str) -> bool:
+def is_dataset(source: str) -> bool:
     return source.startswith("hf:") or Path(source).is_dir()
 
 
@@ -70,6 +70,7 @@ def _format_of(source: str, usual: str) -> LabelFormat:
     return FORMATS[suffix if suffix in FORMATS else usual]
 
 
-def _lines(source: str, config: TaggedConfig) -> Iterator[Line]:
+def lines_of(source: str, config: TaggedConfig) -> Iterator[Line]:
+    """The lines of a labeled file; one that is not there is refused."""
     check_source(source)
     return read_lines(Path(source), config.errors, cut_long=False, encoding=config.encoding)
