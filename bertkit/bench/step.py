@@ -160,11 +160,11 @@ def flops_of(workload: Workload, batch: Batch) -> float:
     )
 
 
-def matrix_peak(size: int = 2048, rounds: int = 9) -> float:
-    """Operations a second of the fastest of some fp32 matrix products."""
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    timing = interleaved({"product": lambda: a @ b}, rounds=rounds)["product"]
-    return 2 * size**3 / timing.fastest
+def matrix_peak() -> float:
+    """Operations a second of the fastest of some fp32 matrix products of 2048²."""
+    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
+    timing = interleaved({"product": lambda: a @ b}, rounds=9)["product"]
+    return 2 * 2048**3 / timing.fastest
 
 
 def peak_memory(workload: Workload, side: str) -> float:

@@ -69,7 +69,7 @@ def bench_tag(against: str | None, quick: bool) -> Iterator[Told]:
             for number, (batch, kind) in enumerate(cases, start=done * len(cases) + 1):
                 announce(f"tag {shape}, batch {batch}, {kind} ({number} of {len(shapes) * len(cases)})")
                 count = (1 if large or quick else 4) * (32 if batch > 1 else 8)
-                sentences = _sentences(count) if kind == "ragged" else _equal(_sentences(count), _FULL)
+                sentences = _sentences(count) if kind == "ragged" else _full(_sentences(count))
                 rounds = 3 if large or quick else 5
                 yield from _measure(f"tag {shape}, batch {batch}, {kind}", sides, sentences, batch, rounds)
 
@@ -135,10 +135,10 @@ def _make_tokenizer(folder: Path, sentences: list[str]) -> Tokenizer:
     return train_tokenizer(corpus, TokenizerConfig(vocab_size=8192), folder / "tokenizer")
 
 
-def _equal(sentences: list[str], length: int) -> list[str]:
-    """As many sentences, all of this many words."""
+def _full(sentences: list[str]) -> list[str]:
+    """As many sentences, all of `_FULL` words."""
     words = " ".join(sentences).split()
-    return [" ".join(words[i % len(words)] for i in range(n, n + length)) for n in range(len(sentences))]
+    return [" ".join(words[i % len(words)] for i in range(n, n + _FULL)) for n in range(len(sentences))]
 
 
 def _sentences(count: int) -> list[str]:

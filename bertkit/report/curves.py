@@ -205,13 +205,13 @@ def chart_data(curves: tuple[Curve, ...], runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def thinned(records: list[Record], most: int = MOST_POINTS) -> list[Record]:
-    """At most `most` records. Of each stretch the lowest and the highest loss stay, so no spike is lost, and so do
-    the first record and the last."""
-    if len(records) <= most:
+def thinned(records: list[Record]) -> list[Record]:
+    """At most `MOST_POINTS` records. Of each stretch the lowest and the highest loss stay, so no spike is lost, and so
+    do the first record and the last."""
+    if len(records) <= MOST_POINTS:
         return records
     inner = range(1, len(records) - 1)
-    stretches = max((most - 2) // 2, 1)
+    stretches = (MOST_POINTS - 2) // 2
     kept = {0, len(records) - 1}
     for stretch in range(stretches):
         here = inner[len(inner) * stretch // stretches : len(inner) * (stretch + 1) // stretches]

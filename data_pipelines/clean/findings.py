@@ -35,11 +35,11 @@ class Findings:
             counts = self.histograms.setdefault(name, [0] * (len(borders) + 1))
             counts[bisect_right(borders, value)] += 1
 
-    def drop(self, reason: str, text: str, place: str, kept: str | None = None) -> None:
+    def drop(self, reason: str, text: str, place: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         known = self.examples.setdefault(reason, [])
         if len(known) < MAX_EXAMPLES:
-            known.append({"place": place, "text": shorten(text)} | ({} if kept is None else {"kept": kept}))
+            known.append({"place": place, "text": shorten(text)})
 
     def remove_lines(self, lines: list[str], place: str) -> None:
         self.removed_lines += len(lines)

@@ -13,7 +13,7 @@ TIMES = 50
 """A label is likely wrong if the suggestion is this many times as probable. Of wrong labels planted into English
 parts of speech this marks 91%, and 81% of what it marks was planted; the thresholds of confident learning, a
 mean probability for each label, mark 79% and are right in 47%."""
-_SHOWN_CHARS = 60
+_SHOWN, _SHOWN_CHARS = 10, 60
 
 
 class Suspect(NamedTuple):
@@ -72,14 +72,14 @@ def summary(suspects: Sequence[Suspect], doubts_S: Sequence[Sequence[Doubt]]) ->
     return {"units": units, "confusions": [[*pair, count] for pair, count in confused.most_common(50)]}
 
 
-def suspect_lines(found: Mapping[str, Any], most: int = 10) -> Iterator[str]:
+def suspect_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """What a terminal shows: the first of each unit, how many there are, and where all of them are listed."""
     for unit, counts in found["units"].items():
         yield (
             f"{counts['likely_wrong']:,} of {counts['labels']:,} {unit}s are likely labeled wrong; "
             f"the models disagree with {counts['suspected']:,}"
         )
-        for record in islice((record for record in found["suspects"] if record["unit"] == unit), most):
+        for record in islice((record for record in found["suspects"] if record["unit"] == unit), _SHOWN):
             instead = record.get("suggested_text")
             shown = f"{record['given']} → {record['suggested']}" + (f" ({instead})" if instead else "")
             yield printable(
