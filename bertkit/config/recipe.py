@@ -147,7 +147,7 @@ def recipe_values(name: str, changes: Iterable[str], verb: Verb) -> dict[str, An
     return _merge({"run": {"dir": f"runs/{Path(name).stem}"}}, _merge(values, changed))
 
 
-def recipe_path(name: str, verb: Verb = "pretrain") -> Path:
+def recipe_path(name: str, verb: Verb) -> Path:
     """The file of a shipped recipe, or the path itself."""
     if name.endswith((".yaml", ".yml")) or os.sep in name:
         if not Path(name).is_file():

@@ -87,7 +87,7 @@ def read_layout(folder: Path, shapes: Shapes) -> Layout:
     return layout
 
 
-def write_layout(layout: Layout, folder: Path, special_ids: Any = None) -> None:
+def write_layout(layout: Layout, folder: Path, special_ids: Any) -> None:
     """Write config.json, with the tokenizer's special ids where the model has places for them and knows none."""
     values: dict[str, Any] = {"architectures": [layout.architecture], **write_config(layout.config)}
     for ours, theirs in (("pad_id", "pad_token_id"), ("cls_id", "cls_token_id"), ("sep_id", "sep_token_id")):

@@ -101,13 +101,13 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None, *, gathered: I
         save_weights(outlines, value_of, unfinished)
 
 
-def save_around(model: Model, folder: Path, tokenizer: Any = None) -> None:
+def save_around(model: Model, folder: Path, tokenizer: Any) -> None:
     """Write all of a model folder but the weights: config.json, and the tokenizer as this model needs it."""
     layout = layout_of(model)
     if tokenizer is not None:
         config = layout.config
         tokenizer.save(folder, token_types=config.has_token_types, max_length=config.max_position_embeddings)
-    write_layout(layout, folder, special_ids=getattr(tokenizer, "special", None))
+    write_layout(layout, folder, getattr(tokenizer, "special", None))
 
 
 def exported_weights(model: Model) -> dict[str, Tensor]:

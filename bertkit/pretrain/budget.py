@@ -38,7 +38,7 @@ Lengths = list[tuple[int, int]]
 
 
 def decide_steps(
-    recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, spent: float = 0.0
+    recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, spent: float
 ) -> int:
     """How many steps fit the recipe's budget after `spent` seconds of it. Model and optimizers stay as they were."""
     train = recipe.train

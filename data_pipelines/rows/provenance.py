@@ -12,10 +12,9 @@ from data_pipelines.vocab.tokenizer import Tokenizer
 
 
 def identify(
-    corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: tuple[int, int], known: Iterable[dict] = ()
+    corpus: CorpusConfig, tokenizer: Tokenizer, config: PrepareConfig, part: Part, known: Iterable[dict]
 ) -> dict[str, Any]:
     """Everything that the shards depend on. `known` are the sources of an earlier record."""
-    part = Part(*part)
     # The documents of a part are every n-th one, unless something else is said.
     split = {"split": "files"} if part.of > 1 and has_own_files(corpus, part) else {}
     return split | {

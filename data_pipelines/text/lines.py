@@ -54,7 +54,7 @@ def read_lines(path: Path | StoredFile, errors: str, cut_long: bool, encoding: s
                 number += ends
 
 
-def line_break(path: Path, encoding: str = UTF_8) -> str:
+def line_break(path: Path, encoding: str) -> str:
     """What ends the first line of a file, "\\r\\n" or "\\n"."""
     with open_bytes(path) as stream:
         text = stream if is_utf_8(encoding) else Utf8Stream(stream, encoding, "replace", f"{path}")

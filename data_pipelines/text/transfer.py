@@ -72,7 +72,7 @@ def _fetched(file: StoredFile, sha256: str | None) -> Iterator[bytes]:
         raise _OtherBytes
 
 
-def fetch_folder(url: str, cache: Path, without: tuple[str, ...] = ()) -> Path:
+def fetch_folder(url: str, cache: Path, without: tuple[str, ...]) -> Path:
     """A folder in `cache` with the files of a URL, but those that end so; verified where the URL says what they are,
     fetched anew if one of them has changed."""
     files = {name: file for name, file in stored_files(url).items() if not name.endswith(without)}
