@@ -11,6 +11,8 @@ from bertkit.engines.flags import add_part_flags, asks_for_engine, make_parts, r
 from bertkit.terminal import printable
 from data_pipelines.clean.config import CleanConfig
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.corpus import corpus_bytes, find_sources
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
 if TYPE_CHECKING:
     from data_pipelines.clean.card import Card
@@ -51,7 +53,6 @@ def _clean(arguments: argparse.Namespace) -> None:
     from data_pipelines.clean.clean import clean as clean_corpus
     from data_pipelines.clean.clean import make_part
     from data_pipelines.clean.job import check_cleanable, open_job, read_finished
-    from data_pipelines.text.corpus import corpus_bytes
     from data_pipelines.text.parts import Part
 
     check_cleanable(corpus, config, arguments.out)
@@ -176,14 +177,13 @@ def corpus(parser: argparse.ArgumentParser):
 def _corpus(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
 
-    from bertkit.cli.data import check_tokenizer, examine_corpus
+    from bertkit.cli.data import examine_corpus
     from bertkit.report.page import check_page
-    from data_pipelines.text.corpus import corpus_bytes, find_sources
 
     find_sources(corpus)
     check_page(arguments.out)
     if arguments.tokenizer is not None:
-        check_tokenizer(arguments.tokenizer)
+        find_tokenizer(arguments.tokenizer)
 
     from bertkit.report.corpus_card import write_corpus_page
     from bertkit.terminal import progress_bar
@@ -256,7 +256,6 @@ def _pairs(arguments: argparse.Namespace) -> None:
 
     from bertkit.run.lock import one_writer
     from data_pipelines.labels.dropping import DEV, DROPS, FACTS, TRAIN, write_dropped_pairs
-    from data_pipelines.text.corpus import find_sources
 
     for name in arguments.drop:
         if name not in DROPS:

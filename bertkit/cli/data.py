@@ -1,4 +1,4 @@
-"""The verb `tokenizer`, and what verbs that read a corpus check first."""
+"""The verb `tokenizer`, and how any tokenizer is examined."""
 
 import argparse
 from collections.abc import Iterator
@@ -12,7 +12,9 @@ from bertkit.run.lock import one_writer
 from bertkit.terminal import printable
 from data_pipelines import durable
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.corpus import corpus_bytes, find_sources, read_documents
 from data_pipelines.vocab.config import TokenizerConfig
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
 if TYPE_CHECKING:
     from data_pipelines.vocab.doctor import Diagnosis
@@ -55,11 +57,11 @@ def tokenizer(parser: argparse.ArgumentParser):
 
 def _train(arguments: argparse.Namespace) -> None:
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(TokenizerConfig, arguments)
-    check_sources(corpus)
+    find_sources(corpus)  # refuses what is not there before anything heavy is imported
     held_out = None
     if arguments.held_out:
         held_out = from_flags(CorpusConfig, arguments, corpus=arguments.held_out)
-        check_sources(held_out)
+        find_sources(held_out)
     _make_tokenizer_folder(arguments.out)
 
     if arguments.part:
@@ -106,7 +108,6 @@ def _count_part(arguments: argparse.Namespace, corpus: CorpusConfig, config: Tok
 
 def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config: TokenizerConfig) -> "Tokenizer":
     """Let an engine run this verb for each part, and train on the words of all."""
-    from data_pipelines.text.corpus import corpus_bytes
     from data_pipelines.text.parts import Part
     from data_pipelines.vocab.sample import Counted, counting_folder
     from data_pipelines.vocab.tokenizer import train_on_counts
@@ -132,8 +133,8 @@ def _train_on_engine(arguments: argparse.Namespace, corpus: CorpusConfig, config
 
 def _doctor(arguments: argparse.Namespace) -> None:
     corpus = from_flags(CorpusConfig, arguments)
-    check_sources(corpus)
-    check_tokenizer(arguments.tokenizer)
+    find_sources(corpus)
+    find_tokenizer(arguments.tokenizer)
 
     from data_pipelines.vocab.tokenizer import load_tokenizer
 
@@ -145,7 +146,6 @@ def examine_corpus(tokenizer: "Tokenizer", corpus: CorpusConfig, max_documents: 
     from itertools import islice
 
     from bertkit.terminal import progress_bar
-    from data_pipelines.text.corpus import read_documents
     from data_pipelines.vocab.doctor import examine
 
     def texts() -> Iterator[str]:
@@ -183,20 +183,6 @@ def _make_tokenizer_folder(folder: Path) -> None:
     if foreign := sorted(path.name for path in folder.glob("*") if path.name not in own):
         raise ValueError(f"--out {folder} holds something other than a tokenizer ({foreign[0]}); choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-
-
-def check_tokenizer(path: Path) -> None:
-    """Report a tokenizer that is not there before anything heavy is imported."""
-    from data_pipelines.vocab.tokenizer_file import find_tokenizer
-
-    find_tokenizer(path)
-
-
-def check_sources(corpus: CorpusConfig) -> None:
-    """Report a corpus that is not there before anything heavy is imported."""
-    from data_pipelines.text.corpus import find_sources
-
-    find_sources(corpus)
 
 
 def in_bytes(num_bytes: int) -> str:

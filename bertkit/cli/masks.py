@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from bertkit.cli.answers import add_json, answer
-from bertkit.cli.data import check_tokenizer
 from bertkit.config.fields import add_flags, from_flags
 from data_pipelines.masks.config import MaskConfig
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
 
 def inspect_masks(parser: argparse.ArgumentParser):
@@ -81,6 +81,6 @@ def _check_source(arguments: argparse.Namespace) -> None:
     elif not (arguments.tokenizer and arguments.text):
         raise ValueError("inspect-masks needs --data FOLDER, or --tokenizer PATH and texts")
     else:
-        check_tokenizer(arguments.tokenizer)
+        find_tokenizer(arguments.tokenizer)
         if not all(text.strip() for text in arguments.text):
             raise ValueError("a text to mask is empty")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bertkit.cli.answers import PRINTED, add_json, answer
-from bertkit.cli.data import check_sources, check_tokenizer, in_bytes
+from bertkit.cli.data import in_bytes
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.engines.flags import add_part_flags, asks_for_engine, make_parts, refuse_beside_merge
 from bertkit.run.lock import one_writer
@@ -18,7 +18,9 @@ from data_pipelines import durable
 from data_pipelines.places import cache_folder
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.text.config import CorpusConfig
+from data_pipelines.text.corpus import find_sources
 from data_pipelines.text.stores import folder_or_url
+from data_pipelines.vocab.tokenizer_file import find_tokenizer
 
 _MUCH_UNKNOWN = 0.01
 _LOOK_SECONDS = 10.0
@@ -53,8 +55,8 @@ def _prepare(arguments: argparse.Namespace) -> None:
     if missing:
         raise ValueError(f"prepare needs {', '.join(missing)} (see 'bertkit prepare --help')")
     corpus, config = from_flags(CorpusConfig, arguments), from_flags(PrepareConfig, arguments)
-    check_sources(corpus)
-    check_tokenizer(arguments.tokenizer)
+    find_sources(corpus)  # refuses what is not there before anything heavy is imported
+    find_tokenizer(arguments.tokenizer)
 
     from bertkit.terminal import progress_bar
     from data_pipelines.rows.given_ids import first_words
