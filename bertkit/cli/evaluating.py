@@ -36,17 +36,16 @@ def evaluate(parser: ArgumentParser) -> Callable[[Namespace], None]:
 
 
 def _evaluate(arguments: Namespace) -> None:
-    from bertkit.hf.folder import check_named
+    from bertkit.hf.folder import check_named, resolve
 
     from_flags(EvaluateConfig, arguments), from_flags(TaggedConfig, arguments)  # are the values fine?
     _check_sources(source for source in arguments.corpus if not Path(source).is_file())
     check_named(arguments.model, graph=True)
 
     from bertkit.finetune.predict.settings import read_settings, tasks_by_head
-    from bertkit.hf.folder import resolve
 
     folder = resolve(arguments.model)
-    if _kind_of(arguments) not in tasks_by_head(read_settings(folder), folder):
+    if _kind_of(folder, arguments.backend) not in tasks_by_head(read_settings(folder), folder):
         _refuse(arguments, _OF_LABELED - _OF_MASKED, f"{arguments.model} is not a tagger or classifier")
         _evaluate_masked(arguments)
     else:
@@ -54,12 +53,11 @@ def _evaluate(arguments: Namespace) -> None:
         _evaluate_labeled(arguments)
 
 
-def _kind_of(arguments: Namespace) -> str:
+def _kind_of(folder: Path, backend: str) -> str:
     """The kind of head that the model has."""
-    from bertkit.hf.folder import GRAPHS, choose_backend, resolve
+    from bertkit.hf.folder import GRAPHS, choose_backend
 
-    folder = resolve(arguments.model)
-    backend = choose_backend(folder, arguments.backend)
+    backend = choose_backend(folder, backend)
     if backend in GRAPHS:
         from bertkit.hf.onnx import open_graph
 
