@@ -64,10 +64,6 @@ def _show(facts: dict[str, Any], page: Path) -> None:
 def _cell(score: dict[str, Any] | None, is_baseline: bool) -> str:
     if score is None:
         return f"{'–':>10}{'':>28}"
-    difference = score["difference"]
-    told = ""
-    if difference and not is_baseline:
-        told = f"{difference['mean']:+.4f}"
-        if difference["low"] is not None:
-            told += f" ({difference['low']:+.4f}, {difference['high']:+.4f})"
-    return f"{score['mean']:>10.4f}{told:>28}"
+    from bertkit.pretrain.ablate import told_difference
+
+    return f"{score['mean']:>10.4f}{told_difference(score, is_baseline):>28}"

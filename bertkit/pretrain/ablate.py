@@ -196,6 +196,15 @@ def paired(differences: Sequence[float]) -> dict[str, float | None] | None:
     return {"mean": mean, "low": mean - spread, "high": mean + spread}
 
 
+def told_difference(score: dict[str, Any], is_baseline: bool) -> str:
+    """How far an arm is from the first one, with the interval where there is one; nothing of the first itself."""
+    difference = score["difference"]
+    if not difference or is_baseline:
+        return ""
+    span = "" if difference["low"] is None else f" ({difference['low']:+.4f}, {difference['high']:+.4f})"
+    return f"{difference['mean']:+.4f}{span}"
+
+
 def _losers(found: dict[str, dict[int, dict[str, float]]]) -> dict[str, str]:
     """Arms whose held-out loss is surely above that of the best arm so far."""
     losses = {

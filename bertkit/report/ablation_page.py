@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bertkit.pretrain.ablate import Ablation
+from bertkit.pretrain.ablate import Ablation, told_difference
 from bertkit.report.curves import LEARNING, chart_data, figures
 from bertkit.report.markup import Html, table, tag
 from bertkit.report.page import report, section, write_page
@@ -51,9 +51,5 @@ def _arms(facts: dict[str, Any]) -> Html:
 def _cells(score: dict[str, Any] | None, is_baseline: bool) -> list[str]:
     if score is None:
         return ["–"] * 3
-    difference, deviation = score["difference"], score["deviation"]
-    told = "–"
-    if difference and not is_baseline:
-        span = "" if difference["low"] is None else f" ({difference['low']:+.4f}, {difference['high']:+.4f})"
-        told = f"{difference['mean']:+.4f}{span}"
-    return [f"{score['mean']:.4f}", "–" if deviation is None else f"{deviation:.4f}", told]
+    deviation = "–" if score["deviation"] is None else f"{score['deviation']:.4f}"
+    return [f"{score['mean']:.4f}", deviation, told_difference(score, is_baseline) or "–"]
