@@ -232,13 +232,14 @@ def _sentence(entry: dict[str, Any]) -> Html:
 
 
 def _word(word: str, gold: str, predicted: str) -> Html:
-    wrong = gold != predicted
-    below = []
-    if wrong or gold != "O":
-        below.append(tag("span", printable(gold), class_="gold"))
-    if wrong:
-        below.append(tag("s", printable(predicted), class_="predicted"))
-    return join(tag("span", tag("span", printable(word)), below, class_="word wrong" if wrong else "word"), " ")
+    return labeled_word(word, gold, None if gold == predicted else tag("s", printable(predicted), class_="predicted"))
+
+
+def labeled_word(word: str, label: str, remark: Html | None) -> Html:
+    """A word over its label and what is to be said of it; an O without a remark is left out."""
+    shown = None if label == "O" and remark is None else tag("span", printable(label), class_="gold")
+    class_ = "word" if remark is None else "word wrong"
+    return join(tag("span", tag("span", printable(word)), shown, remark, class_=class_), " ")
 
 
 def _words(name: Any) -> str:

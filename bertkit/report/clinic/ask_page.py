@@ -6,6 +6,7 @@ from typing import Any
 
 from bertkit.report.markup import Html, join, tag
 from bertkit.report.page import report, section, write_page
+from bertkit.report.tagging import labeled_word
 from bertkit.terminal import printable
 
 _SURE = 0.9
@@ -38,8 +39,5 @@ def _sentence(answer: Any) -> Html:
 
 
 def _word(word: str, label: str, confidence: float) -> Html:
-    doubtful = confidence < _SURE
-    below = [tag("span", printable(label), class_="gold")] if doubtful or label != "O" else []
-    if doubtful:
-        below.append(tag("span", f"{confidence:.0%}", class_="predicted"))
-    return join(tag("span", tag("span", printable(word)), below, class_="word wrong" if doubtful else "word"), " ")
+    doubt = None if confidence >= _SURE else tag("span", f"{confidence:.0%}", class_="predicted")
+    return labeled_word(word, label, doubt)
