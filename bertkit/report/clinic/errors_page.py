@@ -41,12 +41,8 @@ def _confusions(confusions: list[list[Any]]) -> Html | None:
         for unit, given, suggested, count in confusions
     ]
     about = tag("p", "Of what is likely wrong, the most frequent first.", class_="about")
-    return section(
-        "Labels confused", about, table("Labels confused", _CONFUSED, rows, class_="settings"), id="confused"
-    )
-
-
-_CONFUSED = ["given", "suggested", "", "count"]
+    head = ["given", "suggested", "", "count"]
+    return section("Labels confused", about, table("Labels confused", head, rows, class_="settings"), id="confused")
 
 
 def _unit(unit: str, records: list[dict[str, Any]]) -> Html:
