@@ -72,6 +72,7 @@ def _decoder_bias(layout: Layout, ours: str) -> Weight:
     first, second = layout.row.head_name("head.decoder_bias"), layout.row.second_bias
     if layout.reads_second_bias and second is not None:
         return Weight(ours, (second,))
+    if second is None or layout.config.tie_word_embeddings:
+        return Weight(ours, (first,))
     # Where nothing is tied, transformers has the bias twice and adds the second.
-    twice = second is not None and not layout.config.tie_word_embeddings
-    return Weight(ours, (first,), copies=(second,) if twice and second is not None else ())
+    return Weight(ours, (first,), copies=(second,))
