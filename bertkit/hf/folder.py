@@ -22,8 +22,7 @@ PRODUCER = "bertkit"
 """Who a graph says that it was made by."""
 GRAPHS = ("onnx", "int8")
 BACKENDS = ("auto", "torch", "bf16", *GRAPHS)
-"""bf16 is torch, too, with its large matrix products in bf16."""
-"""What can compute a model, of what its folder has."""
+"""What can compute a model, of what its folder has; bf16 is torch, too, with its large matrix products in bf16."""
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _BESIDE = (".json", ".txt", ".model", ".md", ".jinja")
 """Files next to the weights: settings, tokenizers, the model card, templates."""
