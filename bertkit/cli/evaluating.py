@@ -1,7 +1,6 @@
 """The verb `evaluate`: a masked-language model on any text, a tagger or classifier on labeled files."""
 
-import argparse
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -31,7 +30,7 @@ def evaluate(parser: ArgumentParser) -> Callable[[Namespace], None]:
     labeled = parser.add_argument_group("taggers and classifiers")
     add_flags(labeled, TaggedConfig)
     about = f"sentences to show with gold and predicted tags, those with most mistakes (default: {_WORST})"
-    labeled.add_argument("--worst", type=int, metavar="N", default=argparse.SUPPRESS, help=about)
+    labeled.add_argument("--worst", type=int, metavar="N", default=SUPPRESS, help=about)
     return _evaluate
 
 

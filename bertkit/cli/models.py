@@ -57,7 +57,6 @@ def add_backend(parser: ArgumentParser) -> None:
 
 
 def import_folder(parser: ArgumentParser) -> Run:
-
     about = f"Hugging Face folder ({', '.join(MODEL_TYPES)}), or hf:NAME to download one"
     parser.add_argument("source", metavar="SOURCE", help=about)
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder to write")
