@@ -34,7 +34,7 @@ def read_columns(lines: Iterable[Line], source: str, config: TaggedConfig, tagge
             follows &= blanks == 1
             continue
         if separator is None and not _is_comment(text, None, 0):
-            separator = "\t" if "\t" in text else " "
+            separator = _separator(text)
             width, first = len(_cells(text, separator)), number
             word_at, tag_at = _columns(config, names, width, tagged, f"{source}:{number}")
         if not words and _is_comment(text, separator, width):
