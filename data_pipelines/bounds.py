@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Annotated, Any
 
-from data_pipelines.table import nearest
+from data_pipelines.table import did_you_mean
 
 
 class Range:
@@ -49,8 +49,7 @@ class OneOf:
     def problem(self, value: Any) -> str | None:
         if value in self.names:
             return None
-        match = nearest(str(value), self.names)
-        hint = f"; did you mean {match!r}?" if match else ""
+        hint = did_you_mean(str(value), self.names)
         return f"must be one of {', '.join(self.names)}, got {shown(value)}{hint}"
 
 

@@ -28,9 +28,8 @@ class Table(Generic[Row]):
 
     def __getitem__(self, name: str) -> Row:
         if name not in self._rows:
-            match = nearest(name, self._rows)
-            hint = f"did you mean {match!r}?" if match else f"known are {', '.join(self._rows)}"
-            raise ValueError(f"unknown {self.what} {name!r}; {hint}")
+            hint = did_you_mean(name, self._rows) or f"; known are {', '.join(self._rows)}"
+            raise ValueError(f"unknown {self.what} {name!r}{hint}")
         row = self._rows[name]
         if isinstance(row, str):
             module, _, attribute = row.partition(":")
@@ -56,6 +55,12 @@ def front_door(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
         return getattr(import_module(homes[name]), name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *homes})
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """How a message about an unknown word ends; empty where no known one is near."""
+    match = nearest(word, known)
+    return f"; did you mean {match!r}?" if match else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -14,6 +14,7 @@ from bertkit.cli.answers import check_json, settle_json
 from bertkit.events import event, json_log
 from bertkit.plugins import import_plugins
 from bertkit.terminal import DroppingStream, open_closed_streams, printable, silence_if_lost
+from data_pipelines.table import did_you_mean
 
 
 class Verb(NamedTuple):
@@ -146,17 +147,13 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        from data_pipelines.table import nearest
-
         kind, _, words = message.partition("unrecognized arguments: ")
         if not kind and words:
             flag = words.split()[0].partition("=")[0]
             known = [option for action in self._actions for option in action.option_strings]
-            match = nearest(flag, known)
-            message = f"unknown argument {flag!r}" + (f"; did you mean {match!r}?" if match else "")
+            message = f"unknown argument {flag!r}{did_you_mean(flag, known)}"
         elif choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
-            match = nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
-            message += f"; did you mean {match!r}?" if match else ""
+            message += did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
         print(f"{self.prog}: {printable(message, lines=True)}\nTry '{self.prog} --help'.", file=sys.stderr)
         event("failed", exit_code=2, message=message)
         raise SystemExit(2)
@@ -174,10 +171,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name = argv[0]
     if name not in VERBS:
-        from data_pipelines.table import nearest
-
-        match = nearest(name, VERBS)
-        hint = f"; did you mean {match!r}?" if match else ""
+        hint = did_you_mean(name, VERBS)
         print(f"bertkit: unknown verb {printable(name)!r}{hint}\nTry 'bertkit --help'.", file=sys.stderr)
         return 2
     verb = VERBS[name]

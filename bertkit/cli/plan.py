@@ -36,15 +36,12 @@ def plan(parser: argparse.ArgumentParser):
 def run_plan(arguments: argparse.Namespace) -> None:
     from bertkit.config.recipe import shipped_recipes
     from bertkit.plan.gpus import GPUS
-    from data_pipelines.table import nearest
+    from data_pipelines.table import did_you_mean
 
     if arguments.gpu not in GPUS:
-        match = nearest(arguments.gpu, list(GPUS))
-        raise ValueError(
-            f"--gpu: unknown GPU {arguments.gpu!r}"
-            + (f"; did you mean {match!r}?" if match else f"; known are {', '.join(GPUS)}")
-            + "; --memory, --tflops, --bandwidth and --price describe another"
-        )
+        hint = did_you_mean(arguments.gpu, GPUS) or f"; known are {', '.join(GPUS)}"
+        other = "--memory, --tflops, --bandwidth and --price describe another"
+        raise ValueError(f"--gpu: unknown GPU {arguments.gpu!r}{hint}; {other}")
     if arguments.gpus < 1:
         raise ValueError(f"--gpus must be at least 1, got {arguments.gpus}")
     given = {

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from bertkit.config.values import coerce
 from data_pipelines.bounds import OneOf, check_choice, marks_of, shown
-from data_pipelines.table import nearest
+from data_pipelines.table import did_you_mean
 
 Config = TypeVar("Config")
 
@@ -76,8 +76,8 @@ def _read(cls: type, values: Any, prefix: str) -> _Read:
     for name, value in {**values, **absent}.items():
         key = f"{prefix}{name}"
         if name not in hints:
-            match = nearest(key, [*(prefix + field for field in hints), *(entry.key for entry in entries(cls, prefix))])
-            raise ValueError(f"unknown key {key!r}" + (f"; did you mean {match!r}?" if match else ""))
+            known = [*(prefix + field for field in hints), *(entry.key for entry in entries(cls, prefix))]
+            raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
         group = _group(hints[name], value, key)
         read[name] = _read(group, value, f"{key}.") if group else coerce(value, hints[name], key)
     return _Read(cls, read)

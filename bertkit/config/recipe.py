@@ -18,7 +18,7 @@ from data_pipelines.bounds import Range
 from data_pipelines.masks.config import MaskConfig
 from data_pipelines.rows.config import PrepareConfig
 from data_pipelines.rows.manifest import read_manifest
-from data_pipelines.table import nearest
+from data_pipelines.table import did_you_mean
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.stores import StoreFails, is_url
 from data_pipelines.vocab.config import TokenizerConfig
@@ -157,9 +157,8 @@ def recipe_path(name: str, verb: Verb) -> Path:
     if name not in known:
         if any(name in shipped_recipes(other) for other in get_args(Verb)):
             raise ValueError(_of_another_verb(name, verb))
-        match = nearest(name, known)
-        hint = f"did you mean {match!r}?" if match else f"choose one of {', '.join(known)}"
-        raise ValueError(f"unknown recipe {name!r}; {hint}")
+        hint = did_you_mean(name, known) or f"; choose one of {', '.join(known)}"
+        raise ValueError(f"unknown recipe {name!r}{hint}")
     return known[name]
 
 

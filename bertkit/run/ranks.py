@@ -23,7 +23,7 @@ from bertkit.run.folder import num_launched
 from bertkit.run.signals import ended_by_signals
 from bertkit.run.state import fill_shards, gather_in_turn
 from data_pipelines import durable
-from data_pipelines.table import nearest
+from data_pipelines.table import did_you_mean
 
 log = logging.getLogger("bertkit")
 
@@ -339,10 +339,7 @@ def _check_trackers(names: list[str]) -> None:
     for name in names:
         known = sorted(str(kind) for kind in LOGGER_TYPE_TO_CLASS)
         if name not in known:
-            match = nearest(name, known)
-            raise ValueError(
-                f"run.trackers: unknown tracker {name!r}; " + (f"did you mean {match!r}?" if match else str(known))
-            )
+            raise ValueError(f"run.trackers: unknown tracker {name!r}{did_you_mean(name, known) or f'; {known}'}")
         if name not in available:
             extra = "; pip install 'bertkit[track]'" if name == "tensorboard" else ""
             raise ValueError(f"run.trackers: {name} is not installed{extra}")
