@@ -1,7 +1,5 @@
 """Masked-language modeling: some tokens are hidden, and the model predicts them."""
 
-from typing import Any
-
 from torch import nn
 
 from bertkit.config.recipe import Recipe
@@ -11,7 +9,6 @@ from bertkit.hf import Model
 from bertkit.model import MaskedLM
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.objectives import Objective, Scorer
-from bertkit.run.ranks import Evaluation
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.rows.shards import Rows
 
@@ -31,11 +28,7 @@ def masked_lm(recipe: Recipe, data: PretrainingData) -> Objective:
             max_rows=recipe.eval.max_rows,
             micro_batch=recipe.train.micro_batch,
         )
-
-        def score(evaluation: Evaluation) -> dict[str, Any]:
-            return held_out.scores(*evaluation[1:])
-
-        return score
+        return lambda evaluation: held_out.scores(*evaluation[1:])
 
     return Objective(
         summary=f"{recipe.mask.rate:.0%} of the tokens masked, unit {recipe.mask.unit}",
