@@ -129,8 +129,7 @@ def inspect_rows(
         return rows, collator.collate_rows(rows, row_ids, np.full(len(row_ids), epoch), step)
 
     def config_at(step: int) -> MaskConfig:
-        rate = collator.rate(step) if callable(collator.rate) else collator.rate
-        return replace(config, rate=rate, final_rate=None)
+        return replace(config, rate=collator.rate_at(step), final_rate=None)
 
     seen_at = {step: MaskStatistics() for step in steps}
     with progress or nullcontext(lambda done, total, note: None) as update:
