@@ -10,7 +10,7 @@ import numpy as np
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
 from bertkit.finetune.metrics import text_mistakes
-from bertkit.finetune.predict.inputs import Part, Reading
+from bertkit.finetune.predict.inputs import Part, Reading, texts_of_lines
 from bertkit.finetune.predict.labeled_text import write_json
 from bertkit.finetune.predict.outputs import Answer
 from bertkit.finetune.tasks.task import Column, Task, Vocabulary
@@ -162,7 +162,7 @@ def _read(given: str | Sequence[str]) -> Sentence:
 def _inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """A source a line, or those that records hold."""
     if kind == "text":
-        return (Part(line.text if line.text.strip() else None) for line in lines)
+        return texts_of_lines(lines, source)
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model rewrites texts, but {kind} holds words")
