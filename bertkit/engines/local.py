@@ -15,9 +15,10 @@ _POLL_SECONDS = 0.2
 
 def run(commands: Commands) -> None:
     waiting, running = list(commands.by_part), dict[int, subprocess.Popen]()
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         while waiting or running:
-            while waiting and len(running) < len(os.sched_getaffinity(0)):
+            while waiting and len(running) < num_cores:
                 part = waiting.pop(0)
                 running[part] = start(commands.by_part[part], commands.log_of(part))
             time.sleep(_POLL_SECONDS)
