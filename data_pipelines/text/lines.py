@@ -15,7 +15,8 @@ from data_pipelines.text.stores import StoredFile
 BLOCK_BYTES = 1 << 17
 MAX_RECORD_BYTES = 1 << 28
 """A longer JSON line or CSV record is refused, because it must be in memory as a whole."""
-_REPLACE = "set errors: --errors replace or data.errors=replace"
+REPLACE = "set errors: --errors replace or data.errors=replace"
+"""How a user reads text with such errors."""
 
 
 class Line(NamedTuple):
@@ -110,12 +111,12 @@ def decode(data: bytes, errors: str, place: str, line: int | None = None) -> str
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{where(data[: error.start])}: not UTF-8 (byte 0x{data[error.start]:02x}); name its encoding "
-            f"(--encoding NAME or data.encoding=NAME), or replace such bytes ({_REPLACE})"
+            f"(--encoding NAME or data.encoding=NAME), or replace such bytes ({REPLACE})"
         ) from None
     if "\0" in text:
         if errors == "strict":
             before = data[: data.index(b"\0")]
-            raise ValueError(f"{where(before)}: a NUL character; remove it, or replace it ({_REPLACE})")
+            raise ValueError(f"{where(before)}: a NUL character; remove it, or replace it ({REPLACE})")
         text = text.replace("\0", "\ufffd")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

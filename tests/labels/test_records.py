@@ -8,7 +8,7 @@ from labeling import read, write
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.records import relabeled, resplit, sentences_of_records, texts_of_records
 from data_pipelines.labels.sentence import Sentence
-from data_pipelines.labels.tagged import read_labeled_texts
+from data_pipelines.labels.tagged import read_labeled_texts, read_tagged
 
 
 def test_json_lines_with_tokens_or_with_spans(tmp_path):
@@ -40,11 +40,19 @@ def test_json_lines_with_tokens_or_with_spans(tmp_path):
         ('{"text": "a b", "spans": null}', "x.jsonl:1: spans.*None"),
         ('{"text": "a b", "spans": {"start": 0}}', "x.jsonl:1: spans must be a list"),
         ('{"text": "a b", "spans": [5]}', "a span is .*, got 5"),
+        ('{"text": "a \\ud83d", "spans": []}', r"x.jsonl:1: \\ud83d .*errors"),
+        ('[\n{"tokens": ["\\uDC80"], "tags": ["O"]}]', r"x.jsonl:2: \\udc80 .*errors"),
     ],
 )
 def test_a_wrong_record_is_named(tmp_path, record, complaint):
     with pytest.raises(ValueError, match=complaint):
         read(tmp_path / "x.jsonl", record + "\n")
+
+
+def test_half_a_character_may_be_replaced_and_places_stay(tmp_path):
+    text = r'{"text": "\ud83d\ude00 \udc80 Anna", "spans": [[4, 8, "PER"]]}'
+    (found,) = read_tagged(write(tmp_path / "x.jsonl", text), TaggedConfig(errors="replace"))
+    assert (found.text, found.words[-1], found.tags[-1]) == ("😀 \ufffd Anna", "Anna", "B-PER")
 
 
 @pytest.mark.parametrize(

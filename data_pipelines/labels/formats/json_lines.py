@@ -9,23 +9,28 @@ from typing import Any
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.sentence import Record
-from data_pipelines.text.lines import Line
+from data_pipelines.text.lines import REPLACE, Line
+
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile(r"[\ud800-\udfff]")
+"""Half of a character: JSON can spell it out, but no file can hold it and no tokenizer reads it."""
 
 
 def json_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
     lines = iter(lines)
     for line in lines:
         if line.text.lstrip().startswith("["):
-            yield from _listed(chain([line], lines), source)
+            yield from _listed(chain([line], lines), source, config)
         elif line.text.strip():
-            yield _object(_parsed(line.text, 0, source, line.number)[0], f"{source}:{line.number}"), line.number
+            value, _ = _parsed(line.text, 0, f"{source}:{line.number}", config)
+            yield _object(value, f"{source}:{line.number}"), line.number
 
 
 def json_object(values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
-def _listed(lines: Iterable[Line], source: str) -> Iterator[Record]:
+def _listed(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
     """The objects of a list that may go over many lines, each with the line on which it begins."""
     held = list(lines)
     text = "\n".join(line.text for line in held)
@@ -38,16 +43,26 @@ def _listed(lines: Iterable[Line], source: str) -> Iterator[Record]:
             if text[at + 1 :].strip():
                 raise ValueError(f"{source}:{number}: there is text after the end of the list")
             return
-        value, at = _parsed(text, at, source, number)
+        value, at = _parsed(text, at, f"{source}:{number}", config)
         yield _object(value, f"{source}:{number}"), number
 
 
-def _parsed(text: str, at: int, source: str, number: int) -> tuple[Any, int]:
+def _parsed(text: str, at: int, place: str, config: TaggedConfig) -> tuple[Any, int]:
     """A value and where it ends; a line by itself must end there too."""
     try:
-        return (json.loads(text), len(text)) if at == 0 else json.JSONDecoder().raw_decode(text, at)
+        value, end = (json.loads(text), len(text)) if at == 0 else json.JSONDecoder().raw_decode(text, at)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{source}:{number}: not JSON: {error}") from None
+        raise ValueError(f"{place}: not JSON: {error}") from None
+    return _whole(value, place, config.errors) if _ESCAPED_HALF.search(text, at, end) else value, end
+
+
+def _whole(value: Any, place: str, errors: str) -> Any:
+    """The value, in which each half of a character is refused or becomes one other character, so that places stay."""
+    text = json.dumps(value, ensure_ascii=False)
+    half = _HALF.search(text)
+    if half and errors == "strict":
+        raise ValueError(f"{place}: \\u{ord(half[0]):04x} is half of a character; mend it, or replace it ({REPLACE})")
+    return json.loads(_HALF.sub("\ufffd", text)) if half else value
 
 
 def _object(value: Any, place: str) -> dict[str, Any]:
