@@ -169,6 +169,46 @@ def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfi
     return {key: again(key, value) if key in keys else value for key, value in record.items()}
 
 
+class ToTag(NamedTuple):
+    """What a record gives to a tagger."""
+
+    words: str | list[str]
+    """The words, or a text that is still to be split into words."""
+    text: str | None = None
+    """The running text of words, where the record has it."""
+    offsets: Places | None = None
+    """Start and end of each word in the text, where the record says so."""
+
+
+def given_words(record: Mapping[str, Any], config: TaggedConfig, place: str) -> ToTag:
+    """The words of a record, from where `sentences_of_records` reads them; else its text."""
+    wanted = config.word_column if config.word_column in record else ""
+    words, text = record.get(_key(record, wanted, _WORD_KEYS)), record.get("text")
+    if isinstance(words, (list, tuple)):
+        if isinstance(text, str) and _are_places(words, record):
+            offsets = [(word["start"], word["end"]) for word in words]
+            return ToTag([text[start:end] for start, end in offsets], text, offsets) if words else ToTag(text)
+        if all(isinstance(word, str) for word in words):
+            return ToTag(list(words), text if isinstance(text, str) else None)
+    for one in (words, text) if wanted else (text, words):
+        if isinstance(one, str):
+            return ToTag(one)
+    raise _nothing_to_tag(record, place)
+
+
+def given_text(record: Mapping[str, Any], config: TaggedConfig, place: str) -> ToTag:
+    """The text of a record, from where `texts_of_records` reads it."""
+    wanted = config.word_column if config.word_column in record else ""
+    text = record.get(_key(record, wanted, _TEXT_KEYS))
+    if not isinstance(text, str):
+        raise _nothing_to_tag(record, place)
+    return ToTag(text)
+
+
+def _nothing_to_tag(record: Mapping[str, Any], place: str) -> ValueError:
+    return ValueError(f"{place}: expected tokens (a list of words) or a text; the keys are {', '.join(record)}")
+
+
 def _sentence_of(
     record: Mapping[str, Any], line: int, source: str, config: TaggedConfig, tagged: bool, splitter: WordSplitter
 ) -> Sentence:
@@ -190,7 +230,7 @@ def _sentence_of(
             tags = [checked_tag(str(tag), place) for tag in tags]
         return Sentence(list(words), tags, source, [line] * len(words))
     if not isinstance(text, str):
-        raise ValueError(f"{place}: expected tokens (a list of words) or a text; the keys are {', '.join(record)}")
+        raise _nothing_to_tag(record, place)
     places = words if isinstance(words, (list, tuple)) else []
     offsets = [(word["start"], word["end"]) for word in places] or splitter.places(text)
     tags = None

@@ -220,13 +220,31 @@ def test_a_program_that_waits_for_each_answer_gets_it(random_tagger):
         (word_inputs, "conll", "a\tO\nb\tO\n\nc\tO\n", [["a", "b"], ["c"]]),
         (word_inputs, "jsonl", '{"tokens": ["a", "b"]}\n{"text": "c d"}\n', [["a", "b"], "c d"]),
         (text_inputs, "text", "a b\n", ["a b"]),
+        (word_inputs, "jsonl", '{"sentence": ["a", "b"]}\n{"form": ["c"]}\n', [["a", "b"], ["c"]]),
+        (word_inputs, "jsonl", '{"words": 2, "text": "a b"}\n{"tokens": null, "text": "c"}\n', ["a b", "c"]),
         (text_inputs, "jsonl", '{"text": "c d", "label": "x"}\n', ["c d"]),
+        (text_inputs, "jsonl", '{"tokens": ["c"], "content": "c d"}\n', ["c d"]),
+        (text_inputs, "csv", "sentence,label\nc d,x\n", ["c d"]),
         (text_inputs, "csv", "text,label\nc d,x\n", ["c d"]),
     ],
 )
 def test_what_a_format_holds_is_given_to_the_tagger(read, kind, text, given):
     lines = [Line(line, number, True) for number, line in enumerate(text.splitlines(), start=1)]
     assert [part.given for part in read(lines, "x", kind, READING)] == given
+
+
+def test_words_keep_their_places_in_the_text_of_their_record(trained_tagger, tmp_path, capsys):
+    """Given by their places, as Prodigy does, or as a list beside the text: the text is not split or spaced anew."""
+    places = [{"start": 0, "end": 4}, {"start": 4, "end": 11}]
+    record = {"text": "anna-paints", "tokens": places, "spans": [], "id": 7}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record))
+    (tmp_path / "b.jsonl").write_text(json.dumps({**record, "tokens": ["anna", "-paints"]}))
+    found = json.loads(run_tag(capsys, "--model", trained_tagger, tmp_path / "a.jsonl"))
+    assert (found["words"], found["offsets"], found["tokens"]) == (["anna", "-paints"], [[0, 4], [4, 11]], places)
+    assert {(span["start"], span["end"]) for span in found["spans"]} <= {(0, 4), (4, 11), (0, 11)}
+    for name in ("a.jsonl", "b.jsonl"):
+        found = json.loads(run_tag(capsys, "--model", trained_tagger, "--output", "spans", tmp_path / name))
+        assert (found["text"], found["tokens"], found["id"]) == ("anna-paints", places, 7)
 
 
 def test_columns_of_words_are_no_texts():

@@ -12,11 +12,13 @@ from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_nam
 from data_pipelines.labels.formats.conll import has_columns
 from data_pipelines.labels.formats.conllu import usual_column
 from data_pipelines.labels.formats.label_studio import unwrapped
-from data_pipelines.labels.records import follower
+from data_pipelines.labels.records import ToTag, follower, given_text, given_words
 from data_pipelines.labels.sentence import Sentence
+from data_pipelines.labels.word_splitting import Places
 from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 Given = str | list[str]
+_Read = Callable[[Mapping[str, Any], TaggedConfig, str], ToTag]
 _LOOKED_AT = 100
 
 
@@ -33,6 +35,8 @@ class Part(NamedTuple):
     """Whether it continues the document of the part before it."""
     text: str | None = None
     """The running text of words, where the file has it."""
+    offsets: Places | None = None
+    """Start and end of each word in the text, where the file says so."""
     record: Mapping[str, Any] | None = None
     """The record that holds a text or words."""
     form: LabelFormat | None = None
@@ -85,7 +89,7 @@ def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
     found = format_named(kind)
     if found.sentences:
         return _of_sentences(found, lines, source, reading)
-    return _of_records(found, lines, source, reading.config)
+    return _of_records(found, lines, source, reading.config, given_words)
 
 
 def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
@@ -95,7 +99,7 @@ def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model gives a label to a text, but {kind} holds words")
-    return _of_records(found, lines, source, reading.config)
+    return _of_records(found, lines, source, reading.config, given_text)
 
 
 def texts_of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
@@ -124,23 +128,20 @@ def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, readin
     yield from _untagged(seen, found)
 
 
-def _of_records(found: LabelFormat, lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Part]:
-    """The words of a record where it has them, else its text."""
+def _of_records(
+    found: LabelFormat, lines: Iterable[Line], source: str, config: TaggedConfig, read: _Read
+) -> Iterator[Part]:
+    """What `read` takes from each record, as fine-tuning does."""
     assert found.records is not None
     seen: list[Line] = []
     follows = follower()
     for record, number in found.records(_noted(lines, seen), source, config):
         yield from _untagged([line for line in seen if line.number < number and not line.text.strip()], found)
         seen.clear()
-        fields = unwrapped(record)
-        wanted = (config.word_column, "tokens", "words", "text")
-        given = next((fields[key] for key in wanted if key in fields), None)
-        if isinstance(given, list) and given and all(isinstance(word, dict) for word in given):
-            given = fields.get("text")
-        if not isinstance(given, str) and not (isinstance(given, list) and all(isinstance(w, str) for w in given)):
-            raise ValueError(f"{source}:{number}: expected tokens (a list of words) or a text")
+        place = f"{source}:{number}"
+        given, text, offsets = read(unwrapped(record), config, place)
         follow = follows(record, isinstance(given, list))
-        yield Part(given, follow, record=record, form=found, place=f"{source}:{number}")
+        yield Part(given, follow, text, offsets, record, found, place=place)
     yield from _untagged([line for line in seen if not line.text.strip()], found)
 
 

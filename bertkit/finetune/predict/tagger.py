@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,9 @@ class Tagger:
         for result in self._results(given(), _CHUNK_SENTENCES, must_wait):
             while waiting[0].given is None:
                 yield Answer(waiting.popleft(), None)
-            yield Answer(waiting.popleft(), result)
+            part = waiting.popleft()
+            placed = part.offsets is not None
+            yield Answer(part, replace(result, text=part.text, offsets=part.offsets) if placed else result)
         yield from (Answer(part, None) for part in waiting)
 
 
