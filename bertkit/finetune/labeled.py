@@ -58,7 +58,7 @@ def read_parts(read: Callable[..., Iterable[Sentence]], config: LabeledSection) 
     for name, sentences in parts.items():
         sources = getattr(config, name)
         if sources and not sentences:
-            raise ValueError(f"data.{name}: {', '.join(sources)} holds no labeled sentence")
+            raise ValueError(f"{', '.join(sources)} holds no labeled sentence")
     return parts
 
 

@@ -72,6 +72,7 @@ def test_the_scores_are_those_of_fine_tuning(home, run, file, capsys):
     for name, scores in found["baselines"].items():
         assert scores == results["test"]["baselines"][name]
     assert set(results["test"]["baselines"]) - set(found["baselines"]) <= {"bag of words"}
+    assert not any(file in note for note in found["notes"])  # a number that is new is no unknown label
 
 
 def test_people_read_the_scores_last(home, capsys):
@@ -111,6 +112,14 @@ def test_labels_that_the_model_does_not_know_are_noted_with_their_place(home, tm
     (tmp_path / "new.conll").write_text("anna\tB-NEW\nsings\tO\n")
     (note,) = [note for note in evaluated(capsys, home / "spans", tmp_path / "new.conll")["notes"] if "NEW" in note]
     assert "new.conll:1" in note
+
+
+def test_a_file_without_a_sentence_is_named_and_no_setting_of_fine_tuning(home, tmp_path, capsys):
+    (tmp_path / "empty.conll").write_text("\n")
+    assert main(["evaluate", str(home / "spans"), str(tmp_path / "empty.conll")]) == 2
+    told = capsys.readouterr().err
+    assert "empty.conll" in told
+    assert "data.train" not in told
 
 
 @pytest.mark.parametrize(

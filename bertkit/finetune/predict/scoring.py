@@ -35,13 +35,15 @@ def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, 
         **_calibration(task, sentences, predictions),
         "baselines": {name: task.score(labeled, sentences, guess) for name, guess in guesses.items()},
         **task.mistakes(sentences, predicted, worst),
-        "notes": [*read.notes, *_unknown(sentences, tagger.labels)],
+        "notes": [*read.notes, *_unknown(task, sentences, tagger.labels)],
     }
 
 
-def _unknown(sentences: list[Sentence], labels: Sequence[str]) -> list[str]:
-    """Notes on labels that the model cannot give; a model without labels may write anything."""
-    return unlearnable({"train": [], "dev": [], "test": sentences}, labels) if labels else []
+def _unknown(task: Task, sentences: list[Sentence], labels: Sequence[str]) -> list[str]:
+    """Notes on labels that the model cannot give; one that gives numbers, or writes, may give anything."""
+    if not labels or task.problem_type == "regression":
+        return []
+    return unlearnable({"train": [], "dev": [], "test": sentences}, labels)
 
 
 def _calibration(task: Task, sentences: Sequence[Sentence], predictions: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
