@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.formats.label_studio import unwrapped
 from data_pipelines.labels.placing import character_spans
 from data_pipelines.labels.schemes import Span, iob2_tags, parse
 from data_pipelines.labels.sentence import Record, Sentence, check_word, checked_tag
@@ -35,6 +34,33 @@ def sentences_of_records(
     for record, line in records:
         sentence = _sentence_of(unwrapped(record), line, source, config, tagged, splitter)
         yield sentence._replace(follows=follows(record, sentence.text is None))
+
+
+def is_task(record: Mapping[str, Any]) -> bool:
+    """Whether it is a task of Label Studio."""
+    return isinstance(record.get("data"), Mapping)
+
+
+def unwrapped(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A task of Label Studio as any other record, with what people marked as spans or label, or else what a model
+    predicted; another record as it is. A task that nobody marked, or that was skipped, has neither."""
+    if not is_task(record):
+        return dict(record)
+    answers = [
+        answer
+        for key in ("annotations", "completions", "predictions")
+        for answer in record.get(key) or ()
+        if isinstance(answer, Mapping) and not answer.get("was_cancelled") and isinstance(answer.get("result"), list)
+    ]
+    fields = {**({"id": record["id"]} if "id" in record else {}), **record["data"]}
+    if not answers:
+        return fields
+    values = [mark["value"] for mark in answers[0]["result"] if isinstance(mark, Mapping) and "value" in mark]
+    choices = [choice for value in values for choice in value.get("choices", ())]
+    if choices:
+        return {**fields, "label": choices}
+    spans = [{**value, "label": label} for value in values for label in value.get("labels", ())]
+    return {**fields, "spans": spans}
 
 
 def follower() -> Callable[[Mapping[str, Any], bool], bool]:

@@ -247,6 +247,17 @@ def test_words_keep_their_places_in_the_text_of_their_record(trained_tagger, tmp
         assert (found["text"], found["tokens"], found["id"]) == ("anna-paints", places, 7)
 
 
+def test_tasks_of_label_studio_come_back_as_tasks(trained_tagger, tmp_path, capsys):
+    """Whatever the suffix: as JSON Lines, old annotations would be read again in place of the tags."""
+    tasks = [{"id": 7, "data": {"text": "anna paints"}, "annotations": [{"result": []}]}, {"data": {"text": "x"}}]
+    (tmp_path / "a.json").write_text(json.dumps(tasks, indent=1))
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+    for name in ("a.json", "b.jsonl"):
+        first, _ = json.loads(run_tag(capsys, "--model", trained_tagger, tmp_path / name))
+        (mark,) = first["predictions"][0]["result"]
+        assert (first["id"], first["annotations"], mark["value"]["text"]) == (7, [{"result": []}], "anna")
+
+
 def test_columns_of_words_are_no_texts():
     with pytest.raises(ValueError, match=r"x\.conll.*conll holds words"):
         text_inputs([], "x.conll", kind_of("x.conll.gz", READING), READING)

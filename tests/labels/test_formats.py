@@ -9,10 +9,10 @@ from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import FORMATS, format_named
 from data_pipelines.labels.formats.conll import has_columns
 from data_pipelines.labels.formats.json_spans import DOCCANO
-from data_pipelines.labels.formats.label_studio import LABEL_STUDIO, unwrapped
+from data_pipelines.labels.formats.label_studio import LABEL_STUDIO
 from data_pipelines.labels.formats.spacy_docs import SPACY, read_docs, write_docs
 from data_pipelines.labels.placing import character_spans, placed
-from data_pipelines.labels.records import SPAN_RULE
+from data_pipelines.labels.records import SPAN_RULE, unwrapped
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.tagged import read_labeled_texts, read_tagged
 from data_pipelines.labels.word_splitting import WordSplitter
@@ -71,6 +71,15 @@ def test_what_is_written_is_read_again(tmp_path, name, file, config, fields):
     found = list(read_tagged(str(tmp_path / file), TaggedConfig(**config)))
     assert facts(found, *fields) == facts(given, *fields)
     assert [[tag.replace("_", "O") for tag in each.tags] for each in found] == [each.tags for each in given]
+
+
+def test_words_and_old_tags_of_a_record_are_no_data_of_a_task(tmp_path):
+    record = {"tokens": ["can", "not"], "tags": ["O", "O"], "id": 7}
+    given = Sentence(record["tokens"], ["B-X", "I-X"], "", [], "cannot", None, record)
+    (tmp_path / "x.json").write_text(text_of("label-studio", [given]))
+    (found,) = read_tagged(str(tmp_path / "x.json"), TaggedConfig())
+    assert (found.text, found.words, found.tags) == ("cannot", ["cannot"], ["B-X"])
+    assert json.loads((tmp_path / "x.json").read_text())[0]["data"] == {"id": 7, "text": "cannot"}
 
 
 @pytest.mark.parametrize("name", ["spans", "doccano", "label-studio"])

@@ -11,14 +11,15 @@ from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named, have_columns_alike
 from data_pipelines.labels.formats.conll import has_columns
 from data_pipelines.labels.formats.conllu import usual_column
-from data_pipelines.labels.formats.label_studio import unwrapped
-from data_pipelines.labels.records import ToTag, follower, given_text, given_words
+from data_pipelines.labels.formats.json_lines import json_records
+from data_pipelines.labels.records import ToTag, follower, given_text, given_words, is_task, unwrapped
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.word_splitting import Places
 from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 Given = str | list[str]
 _Read = Callable[[Mapping[str, Any], TaggedConfig, str], ToTag]
+_JSON = (".jsonl", ".json", ".ndjson")
 _LOOKED_AT = 100
 
 
@@ -72,9 +73,13 @@ class Reading(NamedTuple):
 
 
 def kind_of(file: str, reading: Reading) -> str:
-    """The format by the file's name; if the name has none, conll for words in columns with labels of the model,
-    else text."""
+    """The format by the file's name, and of JSON by the first record; if the name has none, conll for words in columns
+    with labels of the model, else text."""
     suffix = suffix_of(file)
+    if suffix in _JSON:
+        lines = read_lines(Path(file), "replace", cut_long=False, encoding=reading.config.encoding)
+        record, _ = next(json_records(lines, file, replace(reading.config, errors="replace")), ({}, 0))
+        return "label-studio" if is_task(record) else suffix[1:]
     if suffix in FORMATS and suffix != ".csv":  # which is seldom words in columns
         return suffix[1:]
     config, labels, _ = reading.of("conll")

@@ -1,50 +1,32 @@
 """Label Studio: one JSON list of tasks, each with its text, what people marked, and what models predicted."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.formats.json_lines import json_records
 from data_pipelines.labels.placing import character_spans, placed
+from data_pipelines.labels.records import is_task, other_fields
 from data_pipelines.labels.sentence import Sentence
 
 _MODEL = "bertkit"
 
 
-def unwrapped(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A task as any other record, with what people marked as spans or label, or else what a model predicted; another
-    record as it is. A task that nobody marked, or that was skipped, has neither."""
-    data = record.get("data")
-    if not isinstance(data, Mapping):
-        return dict(record)
-    answers = [
-        answer
-        for key in ("annotations", "completions", "predictions")
-        for answer in record.get(key) or ()
-        if isinstance(answer, Mapping) and not answer.get("was_cancelled") and isinstance(answer.get("result"), list)
-    ]
-    fields = {**({"id": record["id"]} if "id" in record else {}), **data}
-    if not answers:
-        return fields
-    values = [mark["value"] for mark in answers[0]["result"] if isinstance(mark, Mapping) and "value" in mark]
-    choices = [choice for value in values for choice in value.get("choices", ())]
-    if choices:
-        return {**fields, "label": choices}
-    spans = [{**value, "label": label} for value in values for label in value.get("labels", ())]
-    return {**fields, "spans": spans}
-
-
 def write_label_studio(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[str]:
     """Tasks with a prediction each, which people see before they mark; what a task held before is kept."""
     return _list_of_tasks(
-        _task(sentence, sentence.text or "", _span_marks(sentence)) for sentence in map(placed, sentences)
+        _task(sentence, {**other_fields(sentence), "text": sentence.text}, _span_marks(sentence))
+        for sentence in map(placed, sentences)
     )
 
 
 def write_label_studio_texts(texts: Iterable[Sentence], config: TaggedConfig) -> Iterator[str]:
-    return _list_of_tasks(_task(text, text.words[0], [_mark("choices", {"choices": text.tags})]) for text in texts)
+    return _list_of_tasks(
+        _task(text, {**(text.record or {}), "text": text.words[0]}, [_mark("choices", {"choices": text.tags})])
+        for text in texts
+    )
 
 
 def _span_marks(sentence: Sentence) -> list[dict[str, Any]]:
@@ -62,9 +44,10 @@ def _mark(kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"from_name": name, "to_name": "text", "type": kind, "value": value}
 
 
-def _task(sentence: Sentence, text: str, marks: list[dict[str, Any]]) -> dict[str, Any]:
-    record = dict(sentence.record or {})
-    task = record if isinstance(record.get("data"), Mapping) else {"data": {**record, "text": text}}
+def _task(sentence: Sentence, data: dict[str, Any], marks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The task that the sentence was read from, or a new one with these data."""
+    record = sentence.record or {}
+    task = record if is_task(record) else {"data": data}
     return {**task, "predictions": [{"model_version": _MODEL, "result": marks}]}
 
 
