@@ -68,6 +68,22 @@ def test_texts_with_a_label_are_one_word_with_one_tag(tmp_path, name, text):
     assert [(s.words, s.tags) for s in found] == [(["good, really"], ["1"]), (["bad"], ["0"])]
 
 
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('text\tlabel\na\t+\n"b\t-\nc\t+\n"d\t-\n', r"x\.tsv:3: .*quote.* 5 "),
+        ("text\ttext\tlabel\na\tb\t+\n", r"x\.tsv:1: .*'text'"),
+    ],
+)
+def test_no_row_and_no_column_is_lost_silently(tmp_path, text, complaint):
+    """A cell may hold quoted tabs or line breaks; both are rows that a stray quote swallowed."""
+    with pytest.raises(ValueError, match=complaint):
+        list(read_labeled_texts(write(tmp_path / "x.tsv", text), TaggedConfig()))
+    quoted = 'text\tlabel\n"a ""b""\nc"\t+\n"d\te"\t-\n'
+    found = read_labeled_texts(write(tmp_path / "x.tsv", quoted), TaggedConfig())
+    assert [each.words for each in found] == [['a "b"\nc'], ["d\te"]]
+
+
 def test_a_row_with_another_number_of_columns_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"x.csv:3: another number of columns"):
         list(read_labeled_texts(write(tmp_path / "x.csv", "text,label\na,1\nb\n"), TaggedConfig()))
