@@ -167,9 +167,9 @@ def other_fields(sentence: Sentence) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in known}
 
 
-def label_key(record: Mapping[str, Any], config: TaggedConfig) -> str:
+def label_key(record: Mapping[str, Any], config: TaggedConfig, kind: LabelKind = ONE_LABEL) -> str:
     """The key under which a text has its label, or would have it."""
-    return _key(record, config.tag_column if config.tag_column in record else "", _LABEL_KEYS)
+    return _key(record, config.tag_column if config.tag_column in record else "", kind.keys)
 
 
 def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfig) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from telling import tells
 import bertkit
 from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
+from bertkit.finetune.predict import labeled_text
 from bertkit.finetune.predict.inputs import Part, Reading, kind_of, text_inputs, word_inputs
+from bertkit.finetune.predict.labeled_text import LabeledText
 from bertkit.finetune.predict.outputs import TEXT_OUTPUTS, Answer
 from bertkit.finetune.predict.tagging import Tagging
 from bertkit.finetune.train import finetune
@@ -245,6 +247,33 @@ def test_words_keep_their_places_in_the_text_of_their_record(trained_tagger, tmp
     for name in ("a.jsonl", "b.jsonl"):
         found = json.loads(run_tag(capsys, "--model", trained_tagger, "--output", "spans", tmp_path / name))
         assert (found["text"], found["tokens"], found["id"]) == ("anna-paints", places, 7)
+
+
+@pytest.mark.parametrize(
+    ("answer", "column", "written"),
+    [
+        ({"labels": ["a", "b"], "confidences": {"a": 0.9, "b": 0.8}}, "classes", "a;b"),
+        ({"score": 1.5}, "rating", "1.5"),
+        ({"label": "no", "confidence": 0.9}, "gold", "no"),
+    ],
+)
+def test_numbers_sets_of_labels_and_pairs_fill_their_own_column_too(capsys, answer, column, written):
+    """In tables and in JSON; raw text becomes a table under the usual names."""
+    reading = Reading(TaggedConfig(tag_column=column, label_separator=";"), ())
+    record = {"id": "7", "text": "x", column: "old"}
+    result = LabeledText(["x"], answer)
+    for given in (record, None):
+        labeled_text.OUTPUTS["csv"]([Answer(Part(None), None), Answer(Part("x", record=given), result)], reading)
+        (row,) = csv.DictReader(capsys.readouterr().out.splitlines())
+        assert row == ({**record, column: written} if given else {"text": "x", next(iter(answer)): written})
+    labeled_text.OUTPUTS["jsonl"]([Answer(Part("x", record=record), result)], reading)
+    assert str(json.loads(capsys.readouterr().out)[column]) == written
+
+
+def test_a_line_that_is_no_pair_is_named():
+    lines = [Line("a\tb", 1, True), Line("", 2, True), Line("c", 3, True)]
+    with pytest.raises(ValueError, match="x:3: "):
+        list(labeled_text.pair_inputs(lines, "x", "text", READING))
 
 
 def test_tasks_of_label_studio_come_back_as_tasks(trained_tagger, tmp_path, capsys):

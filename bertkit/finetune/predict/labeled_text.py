@@ -1,15 +1,16 @@
 """A text, or a pair, with what a model says of it; and how users give texts in pairs."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bertkit.finetune.predict.inputs import Part, Reading, texts_of_lines
-from bertkit.finetune.predict.outputs import Answer, Write
+from bertkit.finetune.predict.outputs import Answer, Write, write_values
 from bertkit.finetune.predict.tagging import mean_surprise
 from data_pipelines.labels.formats import format_named
-from data_pipelines.labels.records import texts_of_record
+from data_pipelines.labels.records import NUMBER, ONE_LABEL, SEVERAL_LABELS, label_key, texts_of_record
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
 
@@ -30,9 +31,12 @@ class LabeledText:
         shares = [max(share, 1 - share) for share in sure.values()] if isinstance(sure, dict) else [sure]
         return mean_surprise(shares)
 
-    def to_json(self) -> dict[str, Any]:
+    def named_texts(self) -> dict[str, str]:
         names = ("text",) if len(self.texts) == 1 else ("text1", "text2")
-        return {**dict(zip(names, self.texts, strict=True)), **self.answer}
+        return dict(zip(names, self.texts, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.named_texts(), **self.answer}
 
 
 def write_json(answers: Iterable[Answer], reading: Reading) -> None:
@@ -41,10 +45,35 @@ def write_json(answers: Iterable[Answer], reading: Reading) -> None:
         if part.form is not None and result is None:
             print(*part.fill([]), sep="\n")
         else:
-            print(json.dumps({**(part.record or {}), **(result.to_json() if result else {})}, ensure_ascii=False))
+            kept = part.record if part.record is None or result is None else _filled(part.record, result, reading)
+            print(json.dumps({**(kept or {}), **(result.to_json() if result else {})}, ensure_ascii=False))
 
 
-OUTPUTS: dict[str, Write] = {"jsonl": write_json}
+def write_table(answers: Iterable[Answer], reading: Reading, delimiter: str) -> None:
+    """CSV or TSV: a row for each text or pair; records keep their other columns."""
+    rows = (
+        (part.place, _filled(result.named_texts() if part.record is None else part.record, result, reading))
+        for part, result in answers
+        if result is not None
+    )
+    write_values(rows, delimiter)
+
+
+def _filled(record: Mapping[str, Any], result: LabeledText, reading: Reading) -> dict[str, Any]:
+    """The record with the answer where labels of its kind are read from."""
+    name = next(name for name in _KINDS if name in result.answer)
+    key, value = label_key(record, reading.config, _KINDS[name]), result.answer[name]
+    if isinstance(value, list) and not isinstance(record.get(key), list):
+        value = (reading.config.label_separator or " ").join(value)
+    return {**record, key: value}
+
+
+_KINDS = {"label": ONE_LABEL, "labels": SEVERAL_LABELS, "score": NUMBER}
+OUTPUTS: dict[str, Write] = {
+    "jsonl": write_json,
+    "csv": partial(write_table, delimiter=","),
+    "tsv": partial(write_table, delimiter="\t"),
+}
 
 
 def read_text(given: str | Sequence[str]) -> Sentence:
@@ -67,7 +96,7 @@ def read_pair(given: str | Sequence[str]) -> Sentence:
 def pair_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """A pair a line, its two texts separated by a tab, or those that records hold."""
     if kind == "text":
-        return texts_of_lines(lines, source)
+        return map(_with_two_texts, texts_of_lines(lines, source))
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model reads pairs of texts, but {kind} holds words")
@@ -76,3 +105,12 @@ def pair_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
         Part(texts_of_record(record, reading.config, place, True), record=record, form=found, place=place)
         for record, place in places
     )
+
+
+def _with_two_texts(part: Part) -> Part:
+    if isinstance(part.given, str):
+        try:
+            read_pair(part.given)
+        except ValueError as error:
+            raise ValueError(f"{part.place}: {error}") from None
+    return part

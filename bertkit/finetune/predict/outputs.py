@@ -64,18 +64,24 @@ def write_json(answers: Iterable[Answer], reading: Reading) -> None:
 def write_table(answers: Iterable[Answer], reading: Reading, delimiter: str) -> None:
     """CSV or TSV: a row for each text and a header line. Records keep their other columns; without a column of labels
     they get one."""
-    rows: csv.DictWriter[str] | None = None
-    for part, result in answers:
-        if result is None:
-            continue
+
+    def row(part: Part, result: Tagging) -> dict[str, Any]:
         record = {"text": result.text} if part.record is None else part.record
-        values = {**record, label_key(record, reading.config): result.tags[0]}
-        if rows is None:
-            rows = csv.DictWriter(sys.stdout, list(values), delimiter=delimiter, lineterminator="\n")
-            rows.writeheader()
-        elif list(values) != rows.fieldnames:
-            raise ValueError(f"{part.place}: other columns than those of the first row; tag such files one by one")
-        rows.writerow(values)
+        return {**record, label_key(record, reading.config): result.tags[0]}
+
+    write_values(((part.place, row(part, result)) for part, result in answers if result is not None), delimiter)
+
+
+def write_values(rows: Iterable[tuple[str, dict[str, Any]]], delimiter: str) -> None:
+    """A table of rows, each with the place where it was read."""
+    table: csv.DictWriter[str] | None = None
+    for place, values in rows:
+        if table is None:
+            table = csv.DictWriter(sys.stdout, list(values), delimiter=delimiter, lineterminator="\n")
+            table.writeheader()
+        elif list(values) != table.fieldnames:
+            raise ValueError(f"{place}: other columns than those of the first row; tag such files one by one")
+        table.writerow(values)
 
 
 def write_view(answers: Iterable[Answer], reading: Reading) -> None:

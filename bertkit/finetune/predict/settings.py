@@ -16,7 +16,7 @@ SETTINGS = "tagging.json"
 """The file next to the model."""
 PIECES = "pieces"
 """The setting of models that answer for a word with all its subwords; its value is "mean"."""
-_COLUMNS = ("word_column", "pair_column", "tag_column", "feature_column", "columns")
+_COLUMNS = ("word_column", "pair_column", "tag_column", "feature_column", "columns", "label_separator")
 
 
 def settings_bytes(task: str, form: RowForm, settings: dict[str, Any]) -> bytes:
@@ -28,6 +28,7 @@ def files_settings(config: LabeledSection) -> dict[str, Any]:
     """Where the training files have their words and tags, and what kind of files they are: files to tag are read
     alike."""
     values = {key: getattr(config, key) for key in _COLUMNS}
+    values = {key: value for key, value in values.items() if value != getattr(TaggedConfig(), key)}
     suffixes = sorted({suffix_of(source) for source in config.train if Path(source).is_file()})
     return {"files": {key: value for key, value in {**values, "suffixes": suffixes}.items() if value}}
 
