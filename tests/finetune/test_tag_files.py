@@ -202,6 +202,14 @@ def test_a_bad_input_is_one_line_and_exit_two(trained_tagger, tmp_path, capsys, 
     assert tells(capsys.readouterr().err, complaint)
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_there_is_named(random_tagger, tmp_path, capsys, device):
+    (tmp_path / "a.txt").write_text("anna\n")
+    words = ["--model", str(random_tagger), "--backend", "torch", "--device", device]
+    assert main(["tag", *words, str(tmp_path / "a.txt")]) == 2
+    assert f"device {device!r}" in capsys.readouterr().err
+
+
 def test_a_program_that_waits_for_each_answer_gets_it(random_tagger):
     """A pipe that stays open: an answer that waited for a full chunk, or in a buffer, would never come."""
     command = [sys.executable, "-m", "bertkit", "tag", "--model", str(random_tagger), "--output", "jsonl"]

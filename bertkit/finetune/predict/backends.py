@@ -48,5 +48,21 @@ def open_torch(folder: Path, kinds: Iterable[str], device: str, half: bool = Fal
     from bertkit.hf.models import load_with_head
     from bertkit.model.half import in_half
 
+    _check_device(device)
     model = load_with_head(folder, *kinds, remedy="fine-tune it first").to(device)
     return model, asking(in_half(model.target_logits, device) if half else model.target_logits, device)
+
+
+def _check_device(device: str) -> None:
+    """Refuse a device that this machine, or this build of torch, does not have."""
+    import torch
+
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    try:
+        if torch.device(device).type == "meta":
+            raise RuntimeError("it computes nothing")
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        choices = "cpu" if found is None else f"cpu or {found.type}"
+        raise ValueError(f"device {device!r} cannot be used here ({reason}); choose {choices}") from None
