@@ -21,6 +21,9 @@ _BEGINS, _INSIDE, _ENDS, _SINGLE = range(4)
 _AROUND = ((-2, -1), (-1, 0), (0, 1), (1, 2), (2, 3), (-2, 0), (-1, 1), (0, 2), (1, 3))
 _KINDS_AROUND = ((-1, 1), (0, 2), (-1, 2))
 """The slices of text, and of its kinds of characters, that vote; 0 is the character itself."""
+_SPACED = frozenset("aN")
+"""Latin letters and digits: next to a kind of character that no training word has them next to, runs of them are words,
+since nothing was learned that could split them."""
 _LONGEST = 5
 """Characters of the longest known word that votes."""
 _EPOCHS, _LEARNING_RATE, _BATCH = 5, 0.2, 256
@@ -44,7 +47,13 @@ class LearnedSegmenter:
         rows_CF = [[self._row.get(name, 0) for name in names] for names in _features(text, self._words)]
         assert _RULES is not None
         role_C = legal_labels(self._weights_W4[rows_CF].sum(axis=1), [len(text)], _RULES)
-        starts = np.flatnonzero((role_C == _BEGINS) | (role_C == _SINGLE)).tolist()
+        begins_C = (role_C == _BEGINS) | (role_C == _SINGLE)
+        kinds = "".join(map(_kind, text))
+        for place in range(1, len(text)):
+            pair = kinds[place - 1 : place + 1]
+            if not _SPACED.isdisjoint(pair) and f"k-1{pair}" not in self._row:
+                begins_C[place] = pair[0] != pair[1]
+        starts = np.flatnonzero(begins_C).tolist()
         return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
     def to_json(self) -> dict[str, str]:

@@ -84,3 +84,11 @@ def test_a_named_segmenter_splits_what_no_space_splits():
 )
 def test_a_sentence_taken_for_a_word_is_noticed(text, unsplit):
     assert looks_unsplit(text, len(WordSplitter(SplitRule(punctuation=False)).words(text))) == unsplit
+
+
+def test_letters_and_digits_that_training_never_had_are_not_torn_apart():
+    segment = learn_segmenter([["我", "喜歡", "北京"], ["老師", "去", "北京"], ["我", "去", "上海"]] * 4)
+    assert "hello" in segment("我喜歡hello北京")
+    assert segment("hello。2026") == ["hello", "。", "2026"]
+    mixed = learn_segmenter([["卡拉OK", "去"], ["我", "卡拉OK"]] * 8)
+    assert mixed("我去卡拉OK")[-1] == "卡拉OK"  # what training has decides
