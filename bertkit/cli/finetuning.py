@@ -238,6 +238,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
     from bertkit.report.page import check_page
 
     for file in arguments.files:
+        if Path(file).is_dir():
+            raise ValueError(f"{file!r} is a folder; name the files in it")
         if not Path(file).is_file():
             raise ValueError(f"there is no file {file!r}")
     check_encoding(arguments.encoding, "--encoding")

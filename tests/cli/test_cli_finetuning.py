@@ -59,6 +59,7 @@ def test_mistakes_and_help_import_nothing_heavy(words):
         (["pretrain", "bert-mini", "data.corpus=x", "train.objective=maskedlm"], "did you mean 'masked-lm'?"),
         (["tag", "x.txt"], "--model"),
         (["tag", "--model", "nowhere", "nothing.txt"], "there is no file 'nothing.txt'"),
+        (["tag", "--model", "nowhere", "."], "'.' is a folder"),
         (["tag", "--model", "nowhere/at/all"], "there is no folder 'nowhere/at/all'"),
         (["tag", "--model", ".", "--output", "xml"], "invalid choice: 'xml'"),
     ],
