@@ -61,8 +61,10 @@ def test_bench_prepare_stands_beside_bare_encoding():
 
 def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monkeypatch):
     pytest.importorskip("transformers", minversion="5.0")
+    monkeypatch.setattr(tag, "multiplies_in_bf16", lambda: True)
     rows = measured(tmp_path, "tag", "--against", "transformers")
-    shapes, batches, kinds, backends = ("bert", "modernbert"), (1, 32), ("ragged", "full"), ("torch", "onnx", "int8")
+    shapes, batches, kinds = ("bert", "modernbert"), (1, 32), ("ragged", "full")
+    backends = ("torch", "bf16", "onnx", "int8")
     assert [row["workload"] for row in rows] == [
         f"tag {shape} 4×256, batch {batch}, {kind}, {backend}"
         for shape, batch, kind, backend in product(shapes, batches, kinds, backends)
@@ -91,6 +93,7 @@ def test_bench_tag_alone_has_no_opponent(tmp_path):
 
 def test_bench_tag_is_of_torch_alone_where_there_is_no_onnxruntime(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr(tag, "multiplies_in_bf16", lambda: False)
     rows, notes = rows_and_notes(tag.bench_tag(None, quick=True))
     assert {row.workload.rpartition(", ")[2] for row in rows} == {"torch"}
     assert "extra onnx" in notes[1]
