@@ -9,16 +9,16 @@ import time
 from pathlib import Path
 
 from bertkit.engines.parts import Commands
+from data_pipelines.cores import num_cores
 
 _POLL_SECONDS = 0.2
 
 
 def run(commands: Commands) -> None:
     waiting, running = list(commands.by_part), dict[int, subprocess.Popen]()
-    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         while waiting or running:
-            while waiting and len(running) < num_cores:
+            while waiting and len(running) < num_cores():
                 part = waiting.pop(0)
                 running[part] = start(commands.by_part[part], commands.log_of(part))
             time.sleep(_POLL_SECONDS)

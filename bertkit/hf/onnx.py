@@ -15,6 +15,7 @@ import numpy as np
 from bertkit.hf.config import read_config
 from bertkit.hf.folder import FULL, QUANTIZED
 from bertkit.model.config import EncoderConfig
+from data_pipelines.cores import num_cores
 
 FACTS = "bertkit"
 """The entry of a graph's metadata with the facts for `OnnxModel`."""
@@ -115,8 +116,7 @@ def num_threads() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if asked.isdigit():
         return int(asked)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-    return usable if usable < (os.cpu_count() or 1) else 0
+    return num_cores() if num_cores() < (os.cpu_count() or 1) else 0
 
 
 def _padded(rows: Sequence[Any], mask_BL: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel
 
+from data_pipelines.cores import num_cores
 from data_pipelines.rows.batch import naturals
 from data_pipelines.rows.shards import token_type
 from data_pipelines.text.corpus import Document
@@ -123,8 +124,7 @@ def _num_threads() -> int:
     if os.environ.get(_PARALLELISM, "").lower() in ("false", "off", "no", "f", "n", "0"):
         return 1
     asked = os.environ.get("RAYON_NUM_THREADS", "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(int(asked) if asked.isdecimal() and int(asked) else cores, _MAX_THREADS)
+    return min(int(asked) if asked.isdecimal() and int(asked) else num_cores(), _MAX_THREADS)
 
 
 def _num_chars(pending: Iterable[tuple[list[Document], Future]]) -> int:

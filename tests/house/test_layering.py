@@ -20,6 +20,7 @@ PACKAGES = ("bertkit", "data_pipelines")
 LEAVES = {
     "data_pipelines/table.py",
     "data_pipelines/bounds.py",
+    "data_pipelines/cores.py",
     "data_pipelines/durable.py",
     "data_pipelines/places.py",
     "bertkit/terminal.py",
