@@ -305,6 +305,7 @@ def check_same_start(accelerator: Accelerator, recipe: Any, facts: Callable[[], 
         return
     mine = {key: value for key, value in flat_values(recipe).items() if key not in OF_EACH_RANK}
     mine |= {_FACTS.get(key, key): value for key, value in facts().items()} | {"the code": _code_version()}
+    mine["the precision"] = rounding_facts(accelerator)["precision"]  # which auto takes from the device of each rank
     first = agree_on(accelerator, mine)
     differences = [
         f"{key} is {_short(first.get(key))} on rank 0 and {_short(mine.get(key))} on rank {accelerator.process_index}"

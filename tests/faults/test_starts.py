@@ -66,12 +66,12 @@ def test_every_key_that_ranks_have_unlike_is_named(tmp_path, tried, names):
         tried()
 
 
-@pytest.mark.parametrize("what", ["data.corpus", pytest.param("the code", marks=pytest.mark.faults)])
+@pytest.mark.parametrize("what", ["data.corpus", "the precision", pytest.param("the code", marks=pytest.mark.faults)])
 def test_ranks_with_other_data_or_code_are_refused(home, tmp_path, tried, what):
     """Row 28: by their fingerprints, wherever they lie."""
     other = write_corpus(tmp_path / "text.txt", count=80)
     last = (f"data.corpus={other}",) if what == "data.corpus" else ()
-    before = be_another_version if what == "the code" else None
+    before = {"the code": be_another_version, "the precision": take_another_precision}.get(what)
     run = start(home.argv(tmp_path / "run"), ranks=2, last=last, before=before, log=tmp_path / "log")
     assert run.wait() == [2, 2], run.said()
     assert run.said().count(f"{what} is ") == 2
@@ -98,6 +98,13 @@ def be_another_version() -> None:
     from bertkit.run import ranks
 
     ranks._code_version = lambda: os.environ["RANK"]
+
+
+def take_another_precision() -> None:
+    """Let the ranks have devices of two kinds, as train.precision=auto sees them."""
+    from bertkit.run import ranks
+
+    ranks._has_bf16 = lambda: os.environ["RANK"] == "1"
 
 
 def two_threads_for_a_step() -> None:
