@@ -54,15 +54,13 @@ def open_torch(folder: Path, kinds: Iterable[str], device: str, half: bool = Fal
 
 
 def _check_device(device: str) -> None:
-    """Refuse a device that this machine, or this build of torch, does not have."""
+    """Refuse a device that this machine, or this build of torch, does not have, or from which nothing comes back."""
     import torch
 
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     try:
-        if torch.device(device).type == "meta":
-            raise RuntimeError("it computes nothing")
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0]
+        torch.empty(0, device=device).cpu()
+    except (RuntimeError, AssertionError) as error:
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         choices = "cpu" if found is None else f"cpu or {found.type}"
+        reason = str(error).partition("\n")[0]
         raise ValueError(f"device {device!r} cannot be used here ({reason}); choose {choices}") from None
