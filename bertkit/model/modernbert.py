@@ -3,6 +3,7 @@
 # B rows, L padded length, T tokens in the pack, D width, H heads, E channels per head, F MLP width
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,16 +16,10 @@ from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
 from bertkit.model.half.linear import Linear
+from bertkit.model.initial_heads import COMMON, Heads, find_alike, look_beside, pass_on
 from bertkit.model.initialization import changeable, normal
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
-from bertkit.model.rotation import Rotation, looking_at, rotate
-
-COMMON = 0.3
-"""Share of the squares of an embedding that all tokens have in common where heads start by looking beside."""
-
-SHARPNESS = 15.0
-"""Logit of the place that such a head looks at; in a head of 32 channels or more, the places beside it have a fifth
-less."""
+from bertkit.model.rotation import Rotation, rotate
 
 
 class ModernBert(Encoder):
@@ -73,21 +68,24 @@ class ModernBert(Encoder):
 
     @torch.no_grad()
     def look_beside(self, generator: torch.Generator) -> None:
-        # A query and a key that all tokens share need something that all embeddings share: one direction, whose mean is
-        # 0 like that of whatever leaves a norm.
-        tokens_VD, width = changeable(self.tokens.weight), self.config.hidden_size
-        common_D = normal(torch.Size([width]), 1.0, generator)
+        tokens_VD = changeable(self.tokens.weight)
+        # Its mean is 0 like that of whatever leaves a norm.
+        common_D = normal(tokens_VD.shape[1:], 1.0, generator)
         common_D = F.normalize(common_D - common_D.mean(), dim=0)
         tokens_VD += common_D * tokens_VD.square().sum(dim=1).mean().sqrt() * (COMMON / (1 - COMMON)) ** 0.5
-        first, num_heads = self.layers[0], self.config.num_attention_heads
-        assert isinstance(first, ModernBertLayer)
-        theta = self.config.global_rope_theta if first.window is None else self.config.local_rope_theta
-        qkv_3HED = changeable(first.attention_in.weight).view(3, num_heads, -1, width)
-        head_size = qkv_3HED.shape[2]
-        size = (SHARPNESS * head_size**0.5 / (COMMON * width)) ** 0.5
-        for head, distance in zip(range(num_heads), (-1, 1), strict=False):
-            for values_ED, looking_E in zip(qkv_3HED[:2, head], looking_at(distance, head_size, theta), strict=True):
-                values_ED += size * looking_E[:, None] * common_D
+        look_beside(self.heads_of(0), common_D)
+
+    @torch.no_grad()
+    def use_neighbors(self, maps_DD: Sequence[Tensor], spread_DD: Tensor) -> None:
+        passed_DD = pass_on(self.heads_of(0), maps_DD, spread_DD)
+        if len(self.layers) > 1:
+            find_alike(self.heads_of(1), passed_DD[:2], spread_DD)
+
+    def heads_of(self, index: int) -> Heads:
+        layer, config = self.layers[index], self.config
+        assert isinstance(layer, ModernBertLayer)
+        theta = config.global_rope_theta if layer.window is None else config.local_rope_theta
+        return Heads.of(layer.attention_in, layer.attention_out, layer.num_heads, theta)
 
     def graph(self, graph: Graph) -> str:
         tokens = graph("Gather", graph.weight(self.tokens.weight), graph.input("input_ids"))

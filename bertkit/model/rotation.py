@@ -34,6 +34,12 @@ def looking_at(distance: int, head_size: int, theta: float) -> tuple[Tensor, Ten
     return torch.cat((size * angle.cos(), size * angle.sin())), torch.cat((size, torch.zeros_like(size)))
 
 
+def slow_channels(distance: int, head_size: int, theta: float) -> Tensor:
+    """Channels that turn by less than a radian over this distance, those of one plane side by side."""
+    slow = torch.nonzero(_frequencies(head_size, theta) * distance < 1)
+    return torch.cat((slow, slow + head_size // 2), dim=1).flatten()
+
+
 def rotate(values_TnHE: Tensor, rotation: Rotation, count: int = 1) -> Tensor:
     """Turn the first `count` of n: channel i of the first half forms a plane with channel i of the second half."""
     if torch.compiler.is_compiling():

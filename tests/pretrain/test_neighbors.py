@@ -2,20 +2,23 @@
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from grammar import write_corpus
 
 from bertkit.config.recipe import read_recipe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
 from bertkit.model.build import outline_encoder
+from bertkit.model.initial_heads import BESIDE
 from bertkit.model.initialization import fill
 from bertkit.pretrain import start_model
-from bertkit.pretrain.neighbors import REACH, neighbor_tables, start_from_neighbors
+from bertkit.pretrain.neighbors import REACH, SIZE, neighbor_tables, start_from_neighbors
 from bertkit.pretrain.train import pretrain
 from data_pipelines.rows.batch import RowBatch
 
 torch.set_num_threads(1)
 VOCABULARY = 40
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+WIDE = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 16}
 
 
 class Sequences:
@@ -45,6 +48,11 @@ def alternating() -> Sequences:
     return Sequences(one + other)
 
 
+def circle() -> Sequences:
+    """Tokens 5-39 always follow each other in the same order."""
+    return Sequences([[5 + (start + place) % 35 for place in range(12)] for start in range(35)])
+
+
 def started(config=None, rows=None) -> tuple[MaskedLM, MaskedLM]:
     """A model before and after."""
     config = config or ModernBertConfig(vocab_size=VOCABULARY, **SIZES)
@@ -53,10 +61,16 @@ def started(config=None, rows=None) -> tuple[MaskedLM, MaskedLM]:
     return before, after
 
 
+def common(before: torch.Tensor, after: torch.Tensor, kept: list[int]) -> torch.Tensor:
+    """What these tokens, whose embeddings only got another size, have more."""
+    size = SIZE * ModernBertConfig(vocab_size=VOCABULARY).initializer_range
+    return after[kept] - before[kept] * size / before[kept].square().mean(dim=1, keepdim=True).sqrt()
+
+
 def test_tokens_with_the_same_neighbours_start_alike_and_others_apart():
     for config in (ModernBertConfig(vocab_size=VOCABULARY, **SIZES), BertConfig(vocab_size=VOCABULARY, **SIZES)):
         before, after = (model.encoder.tokens.weight.detach() for model in started(config))
-        tokens = torch.nn.functional.normalize(after - (after - before)[1], dim=1)
+        tokens = F.normalize(after - common(before, after, [1]), dim=1)
         alike = tokens[10:20] @ tokens[10:20].T
         apart = tokens[10:20] @ tokens[20:30].T
         assert alike.min() > 0.9
@@ -66,9 +80,9 @@ def test_tokens_with_the_same_neighbours_start_alike_and_others_apart():
 def test_special_and_unseen_tokens_get_only_what_all_have_in_common_and_the_bias_is_the_log_frequency():
     before, after = started()
     kept = [*range(5), 9, *range(30, 40)]
-    common = (after.encoder.tokens.weight - before.encoder.tokens.weight)[kept]
-    torch.testing.assert_close(common, common[:1].expand_as(common))
-    assert common[0].norm() > 0
+    added = common(before.encoder.tokens.weight, after.encoder.tokens.weight, kept)
+    torch.testing.assert_close(added, added[:1].expand_as(added))
+    assert added[0].norm() > 0
     counts = alternating().token_counts()
     bias = after.head.decoder_bias.detach()
     assert torch.allclose(bias.exp().sum(), torch.tensor(1.0))
@@ -76,22 +90,48 @@ def test_special_and_unseen_tokens_get_only_what_all_have_in_common_and_the_bias
     assert bias[1] < bias[10], "a special token is never a target, however often it occurs"
 
 
-def test_with_rotary_positions_two_heads_start_by_looking_at_the_token_before_and_after():
-    sizes = {**SIZES, "hidden_size": 128, "num_attention_heads": 4}
-    before, after = started(ModernBertConfig(vocab_size=VOCABULARY, **sizes))
+def test_with_rotary_positions_heads_start_by_looking_at_the_tokens_beside():
+    before, after = started(ModernBertConfig(vocab_size=VOCABULARY, **WIDE))
     generator = torch.Generator().manual_seed(0)
     ids, mask = torch.randint(VOCABULARY, (1, 40), generator=generator), torch.ones(1, 40, dtype=torch.long)
     looks = after.encoder.attention_weights(ids, mask)[0][0]
     at_random = before.encoder.attention_weights(ids, mask)[0][0]
-    for head, distance in ((0, -1), (1, 1)):
+    for head, distance in enumerate(BESIDE):
         assert looks[head].diagonal(distance).mean() > 0.5
         assert at_random[head].diagonal(distance).mean() < 0.1
+
+
+def test_before_any_training_a_masked_token_is_predicted_from_its_neighbours():
+    before, after = started(ModernBertConfig(vocab_size=VOCABULARY, **WIDE), circle())
+    sequences = torch.tensor(circle().sequences)
+    rows, places = torch.arange(len(sequences)), torch.arange(len(sequences)) % 8 + 2
+    masked = sequences.clone()
+    masked[rows, places] = 4
+
+    def share_right(model: MaskedLM) -> float:
+        predicted = model(masked, torch.ones_like(masked))[rows, places].argmax(dim=1)
+        return (predicted == sequences[rows, places]).float().mean().item()
+
+    assert share_right(after) > 0.9
+    assert share_right(before) < 0.2
+
+
+def test_heads_of_the_second_block_start_by_looking_at_places_with_the_same_neighbours():
+    """In a sequence that repeats itself, a mask looks, beside itself, at the token that stands in its place."""
+    before, after = started(ModernBertConfig(vocab_size=VOCABULARY, **WIDE), circle())
+    once = torch.from_numpy(np.random.default_rng(0).permutation(np.arange(5, 25)))
+    ids, place = torch.cat([once, once])[None], 30
+    ids[0, place] = 4
+    for model, same in ((after, True), (before, False)):
+        looks_HL = model.encoder.attention_weights(ids, torch.ones_like(ids))[1][0][:, place].detach()
+        looks_HL[:, place] = 0
+        assert bool((looks_HL.argmax(dim=1) == place - len(once)).all()) is same
 
 
 def test_heads_of_a_family_that_learns_its_positions_start_as_they_were():
     before, after = (model.state_dict() for model in started(BertConfig(vocab_size=VOCABULARY, **SIZES)))
     changed = {name for name, tensor in before.items() if not torch.equal(tensor, after[name])}
-    assert changed == {"encoder.tokens.weight", "head.decoder_bias"}
+    assert changed == {"encoder.tokens.weight", "head.decoder_bias", "head.transform.dense.weight"}
 
 
 def test_the_tables_hold_the_association_of_every_pair_inside_a_sequence():
@@ -99,16 +139,18 @@ def test_the_tables_hold_the_association_of_every_pair_inside_a_sequence():
     rng = np.random.default_rng(1)
     rows = Sequences([rng.integers(0, 12, rng.integers(1, 9)).tolist() for _ in range(50)])
     counts = rows.token_counts()
-    expected = np.zeros((3, VOCABULARY, VOCABULARY))
+    expected = np.zeros((len(BESIDE) + 1, VOCABULARY, VOCABULARY))
     for sequence in rows.sequences:
         for here, token in enumerate(sequence):
             for there, other in enumerate(sequence):
-                distance = abs(here - there)
-                if 0 < distance <= REACH:
-                    table = 2 if distance > 1 else int(there > here)
-                    expected[table, token, other] += 1 / max(1, distance - 1)
+                distance = there - here
+                if 0 < abs(distance) <= REACH:
+                    table = BESIDE.index(distance) if distance in BESIDE else -1
+                    expected[table, token, other] += 1 / max(1, abs(distance) - 1)
     frequent = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
-    for table, pairs in zip(neighbor_tables(rows, counts), expected, strict=True):
+    tables, contexts = neighbor_tables(rows, counts)
+    assert contexts.tolist() == frequent.tolist()
+    for table, pairs in zip(tables, expected, strict=True):
         pairs = pairs[:, frequent]
         share = pairs.sum(0) ** 0.75 / (pairs.sum(0) ** 0.75).sum()
         ratio = pairs / np.maximum(pairs.sum(1, keepdims=True) * share, 1e-12)
