@@ -11,7 +11,7 @@ OTHERS := $(VENV)/others
 MINUTES ?= 60
 EXAMPLES ?= 1000
 
-.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-ray test-gs fuzz soak store-stall clean
+.PHONY: help demo test lint bench test-faults test-ranks test-plans test-others test-spacy test-ray test-gs fuzz soak store-stall clean
 
 help:           ## Say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 20
@@ -39,16 +39,24 @@ test-ranks: $(READY) ## Train on 64 ranks, as threads of one process, and compar
 test-plans: $(READY) ## Plan and compile every large recipe for 1 to 64 GPUs, and a model for this machine
 	$(BIN)/python -m pytest -m plans
 
-# optimum sees the packages of $(VENV), torch among them, and installs only those that it wants in other versions.
+# optimum and spaCy see the packages of $(VENV), torch among them, and install only those that they want in other versions.
+SHARED = $(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")'
+PURELIB = 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
 test-others: $(READY) ## Open exported folders with transformers.js, optimum and an old onnxruntime, which it installs
 	npm install --silent --ignore-scripts --prefix $(OTHERS) @huggingface/transformers
 	$(PYTHON) -m venv $(OTHERS)/optimum
-	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
-		> `$(OTHERS)/optimum/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'`/shared.pth
+	$(SHARED) > `$(OTHERS)/optimum/bin/python -c $(PURELIB)`/shared.pth
 	$(OTHERS)/optimum/bin/python -m pip install --quiet --disable-pip-version-check 'optimum-onnx[onnxruntime]'
 	$(PYTHON) -m venv $(OTHERS)/oldest
 	$(OTHERS)/oldest/bin/python -m pip install --quiet --disable-pip-version-check 'onnxruntime==1.17.*' 'numpy<2'
 	OTHERS=$(abspath $(OTHERS)) $(BIN)/python -m pytest -o timeout=3600 tests/ship/test_opened_by_others.py
+
+test-spacy: $(READY) ## Learn from documents of spaCy, tag them and open them with spaCy, which it installs
+	$(PYTHON) -m venv $(OTHERS)/spacy
+	$(SHARED) > `$(OTHERS)/spacy/bin/python -c $(PURELIB)`/shared.pth
+	$(OTHERS)/spacy/bin/python -m pip install --quiet --disable-pip-version-check 'spacy>=3.7'
+	$(OTHERS)/spacy/bin/python -m pytest tests/labels/test_spacy.py tests/finetune/test_spacy_files.py
 
 test-ray: $(READY) ## Make rows and clean text on three Ray nodes while a node and some workers are killed; installs Ray
 	$(INSTALL) '.[ray]'

@@ -28,6 +28,8 @@ class Sentence(NamedTuple):
 
     follows: bool = False
     """Whether it comes after the sentence before it in the same document."""
+    native: Any = None
+    """What a file that is not text has in its place, where that is to be written again with other tags."""
 
     def place(self, index: int = 0) -> str:
         return f"{self.source}:{self.lines[index]}" if self.lines else self.source

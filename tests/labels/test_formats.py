@@ -1,7 +1,6 @@
 """Every format gives back what it was given: sentences are written, read, and equal; other lines stay as they were."""
 
 import json
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -256,70 +255,3 @@ def test_spacy_is_asked_for_by_the_name_of_its_extra(tmp_path, monkeypatch):
         list(read_tagged(str(tmp_path / "x.spacy"), TaggedConfig()))
     with pytest.raises(ValueError, match=r"bertkit\[spacy\]"):
         list(format_named("spacy").write(sentences(), TaggedConfig()))
-
-
-def test_spacy_documents_come_back(tmp_path, monkeypatch):
-    """By a stand-in for the few names of spaCy that are used, where spaCy is not installed."""
-    stand_in_for_spacy(monkeypatch)
-    given = sentences()
-    (data,) = format_named("spacy").write(given, TaggedConfig())
-    (tmp_path / "x.spacy").write_bytes(data)
-    found = list(read_tagged(str(tmp_path / "x.spacy"), TaggedConfig()))
-    assert facts(found, "words", "tags") == facts(given, "words", "tags")
-    plain = [Sentence(["a", "b"], ["NOUN", "VERB"], "", [])]
-    (data,) = format_named("spacy").write(plain, TaggedConfig())
-    (tmp_path / "x.spacy").write_bytes(data)
-    found = list(read_tagged(str(tmp_path / "x.spacy"), TaggedConfig(tag_column="tag")))
-    assert facts(found, "words", "tags") == facts(plain, "words", "tags")
-
-
-def stand_in_for_spacy(monkeypatch):
-    class Doc:
-        def __init__(self, vocab, words, spaces, ents=None, tags=None):
-            self.given = {"words": words, "spaces": spaces, "ents": ents, "tags": tags}
-            self.text, self.tokens = "", []
-            for index, (word, space) in enumerate(zip(words, spaces, strict=True)):
-                tag = tags[index] if tags else ""
-                self.tokens.append(SimpleNamespace(text=word, i=index, idx=len(self.text), is_space=False, tag_=tag))
-                self.text += word + " " * space
-            starts = [index for index, tag in enumerate(ents or ()) if tag.startswith("B-")]
-            self.ents = []
-            for start in starts:
-                end = start + 1
-                while end < len(ents) and ents[end].startswith("I-"):
-                    end += 1
-                self.ents.append(Entity(self.tokens[start:end], ents[start][2:]))
-
-        def has_annotation(self, name):
-            return False
-
-        def __getitem__(self, index):
-            return Entity(self.tokens, "", self.ents)
-
-    class Entity(list):
-        def __init__(self, tokens, label, ents=()):
-            super().__init__(tokens)
-            self.label_, self.ents = label, list(ents)
-
-    class DocBin:
-        def __init__(self):
-            self.docs = []
-
-        def add(self, doc):
-            self.docs.append(doc)
-
-        def to_bytes(self):
-            return json.dumps([doc.given for doc in self.docs]).encode()
-
-        def from_bytes(self, data):
-            self.docs = [Doc(None, **given) for given in json.loads(data)]
-            return self
-
-        def get_docs(self, vocab):
-            return iter(self.docs)
-
-    spacy, tokens, vocab = ModuleType("spacy"), ModuleType("spacy.tokens"), ModuleType("spacy.vocab")
-    tokens.Doc, tokens.DocBin, vocab.Vocab = Doc, DocBin, object
-    spacy.tokens, spacy.vocab = tokens, vocab
-    for module in (spacy, tokens, vocab):
-        monkeypatch.setitem(__import__("sys").modules, module.__name__, module)

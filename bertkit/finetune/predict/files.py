@@ -35,6 +35,8 @@ def tag_files(
     reading = reading._replace(config=replace(reading.config, encoding=encoding, errors=errors))
     kinds = [kind_of(file, reading) if kind == "auto" else kind for file in files]
     kinds = kinds or ["text" if kind == "auto" else kind]
+    if not files and kind == "spacy":
+        raise ValueError("--input spacy is binary and not read from standard input; name its file")
     write = _writer(task, output, kinds)
     breaks = {line_break(Path(file), encoding) for file, kind in zip(files, kinds, strict=False) if kind != "spacy"}
 

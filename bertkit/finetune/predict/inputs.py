@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import FORMATS, Fill, LabelFormat, format_named, have_columns_alike
 from data_pipelines.labels.formats.conll import has_columns
-from data_pipelines.labels.formats.conllu import usual_column
 from data_pipelines.labels.formats.json_lines import json_records
 from data_pipelines.labels.records import ToTag, follower, given_text, given_words, is_task, unwrapped
 from data_pipelines.labels.sentence import Sentence
@@ -46,6 +45,8 @@ class Part(NamedTuple):
     """The lines of the file as they are, with these tags in them."""
     place: str = ""
     """File and line."""
+    native: Any = None
+    """What a file that is not text has in its place."""
 
 
 class Reading(NamedTuple):
@@ -58,12 +59,14 @@ class Reading(NamedTuple):
 
     def of(self, kind: str) -> "Reading":
         """For files of a format. Columns that were named for another one say nothing of these."""
-        config = self.config
+        if kind == "text":
+            return self
+        config, form = self.config, format_named(kind)
         known = [FORMATS[suffix] for suffix in self.suffixes if suffix in FORMATS]
-        if kind != "text" and known and not any(have_columns_alike(format_named(kind), one) for one in known):
+        if known and not any(have_columns_alike(form, one) for one in known):
             config = TaggedConfig(encoding=config.encoding, errors=config.errors)
-        if kind == "conllu" and not config.tag_column and ".conllu" not in self.suffixes:
-            config = replace(config, tag_column=usual_column(self.labels))
+        if form.usual_column and not config.tag_column and form not in known:
+            config = replace(config, tag_column=form.usual_column(self.labels))
         return self._replace(config=config)
 
     def of_source(self, source: str) -> "Reading":
@@ -129,7 +132,8 @@ def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, readin
     for sentence in found.sentences(_noted(lines, seen), source, reading.config, False):
         here = partial(_filled, fill, list(seen), sentence) if fill else _nothing
         seen.clear()
-        yield Part(sentence.words, sentence.follows, sentence.text, form=found, fill=here, place=sentence.place())
+        part = Part(sentence.words, sentence.follows, sentence.text, form=found, fill=here, place=sentence.place())
+        yield part._replace(native=sentence.native)
     yield from _untagged(seen, found)
 
 

@@ -139,4 +139,5 @@ def _emit(pieces: Iterable[str | bytes]) -> None:
 
 def _sentence(part: Part, result: Tagging) -> Sentence:
     text = part.text if result.text is None else result.text
-    return Sentence(result.words, result.tags, "", [], text, result.offsets, part.record, result.span_confidences)
+    scores = result.span_confidences
+    return Sentence(result.words, result.tags, "", [], text, result.offsets, part.record, scores, native=part.native)

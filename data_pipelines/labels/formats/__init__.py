@@ -25,6 +25,8 @@ class LabelFormat(NamedTuple):
     """Sentences with tags to a file of this format."""
     write_texts: Callable[[Iterable[Sentence], TaggedConfig], Iterator[str | bytes]] | None = None
     """Texts with one label each to a file of this format."""
+    usual_column: Callable[[Collection[str]], str] | None = None
+    """The tag_column of such tags, where it depends on them."""
 
 
 _CONLL = "data_pipelines.labels.formats.conll:CONLL"

@@ -115,4 +115,4 @@ def _filled(text: str, tag_at: int, key: str, tag: str) -> str:
     return "\t".join(cells)
 
 
-CONLLU = LabelFormat(sentences=read_conllu, filler=fill_conllu, write=write_conllu)
+CONLLU = LabelFormat(sentences=read_conllu, filler=fill_conllu, write=write_conllu, usual_column=usual_column)
