@@ -74,6 +74,18 @@ def test_a_wide_beam_is_exhaustive_search(config, penalty):
 
 
 @torch.no_grad()
+def test_as_many_texts_are_found_as_are_asked_for():
+    script, model = make("left-to-right", extra=0)
+    ask = asking(model.target_logits, "cpu")
+    rows = rows_of(script, "a", "ab", "cab|PL")
+    for best in (1, 2, 3, 5):
+        found = write_left_to_right(ask, script, rows, Search(beams=best, best=best))
+        assert [len({tuple(draft.ids) for draft in drafts}) for drafts in found] == [best] * len(rows)
+        for row, drafts in zip(rows, found, strict=True):
+            assert all(len(draft.sure) == len(draft.ids) + 1 <= row.room for draft in drafts)
+
+
+@torch.no_grad()
 def test_greedy_search_takes_the_likeliest_token_whatever_is_written_beside_it():
     script, model = make("left-to-right", extra=4)
     rows = rows_of(script, "ab", "c|PL", "abcabc", "a")

@@ -89,14 +89,11 @@ class _Beams:
             sure = [*old.sure, math.exp(score - old.score)]
             if token == end:
                 self.ended.append(Draft(old.ids, score, sure))
-            elif len(old.ids) + 1 < self.room:
+            else:
                 grown.append(Draft([*old.ids, token], score, sure))
                 parents.append(parent)
         self.ended = sorted(self.ended, key=self._rank)[: max(self.search.best, self.search.beams)]
-        unended, self.live = self.live, grown
-        if not grown and not self.ended:
-            # No room for an end: what there is, is the answer.
-            self.ended = unended[:1]
+        self.live = grown
         if self._is_settled():
             self.live, parents = [], []
         return parents
@@ -128,7 +125,7 @@ def _search(compute: Compute, device: Any, script: Script, rows: Sequence[Row], 
         logits_SV = compute(batch)
         if step:
             cache.grown()
-        candidates = _candidates(logits_SV, [searches[index].live for index in growing], script, search.beams)
+        candidates = _candidates(logits_SV, [searches[index] for index in growing], script)
         parents, start = [], 0
         for index, these in zip(growing, candidates, strict=True):
             width = len(searches[index].live)
@@ -160,24 +157,29 @@ def _next_batch(script: Script, cache: Cache, tokens: list[int], positions: np.n
     )
 
 
-def _candidates(
-    logits_SV: Tensor, live: Sequence[Sequence[Draft]], script: Script, beams: int
-) -> list[list[tuple[int, int, float]]]:
-    """For each source its best continuations, twice as many as beams, since some may end."""
+def _candidates(logits_SV: Tensor, searches: Sequence[_Beams], script: Script) -> list[list[tuple[int, int, float]]]:
+    """For each source its best continuations, twice as many as beams, since some may end. A text that has room for
+    nothing else ends."""
     logits_SV = logits_SV.float()
     logits_SV[:, script.never_written] = -math.inf
     scores_SV = torch.log_softmax(logits_SV, dim=-1)
-    scores_SV += torch.tensor([draft.score for drafts in live for draft in drafts], device=scores_SV.device)[:, None]
+    live = [(draft, one.room) for one in searches for draft in one.live]
+    scores_SV += torch.tensor([draft.score for draft, _ in live], device=scores_SV.device)[:, None]
+    if full := [index for index, (draft, room) in enumerate(live) if len(draft.ids) + 1 == room]:
+        ends = scores_SV[full, script.end]
+        scores_SV[full] = -math.inf
+        scores_SV[full, script.end] = ends
+    beams = searches[0].search.beams
     vocabulary = scores_SV.shape[1]
     # The best of each text first, so that texts of sources with different numbers of beams need no padding.
     top, token = (values.tolist() for values in scores_SV.topk(min(2 * beams, vocabulary), dim=1))
     found, start = [], 0
-    for drafts in live:
+    for one in searches:
         these = [
             (parent, token[start + parent][place], top[start + parent][place])
-            for parent in range(len(drafts))
+            for parent in range(len(one.live))
             for place in range(len(top[start]))
         ]
-        found.append(sorted(these, key=lambda one: -one[2])[: 2 * beams])
-        start += len(drafts)
+        found.append(sorted(these, key=lambda candidate: -candidate[2])[: 2 * beams])
+        start += len(one.live)
     return found
