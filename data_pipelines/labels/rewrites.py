@@ -36,7 +36,7 @@ def read_rewrites(
         lines = lines_of(source, config)
         found = FORMATS[suffix_of(source)].records if suffix_of(source) in (".jsonl", ".csv") else None
         records = found(lines, source, config) if found else tab_records(lines, source, config)
-    return (pair_of_record(record, source, line, config, tagged) for record, line in records)
+    return (_pair_of_record(record, source, line, config, tagged) for record, line in records)
 
 
 def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
@@ -61,21 +61,39 @@ def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Ite
         yield dict(zip(names, cells, strict=False)), line.number
 
 
-def pair_of_record(record: Mapping[str, Any], source: str, line: int, config: TaggedConfig, tagged: bool) -> Sentence:
+def _pair_of_record(record: Mapping[str, Any], source: str, line: int, config: TaggedConfig, tagged: bool) -> Sentence:
     """A record's source with its features, and its target."""
     place = f"{source}:{line}"
-    words = [_text(record, SOURCE, place, config)]
-    if config.feature_column:
-        words += _features(record, place, config)
+    words = source_of_record(record, config, place)
     target = None
-    if tagged or any(name in record for name in _wanted(TARGET, config)):
+    if tagged or target_key(record, config) in record:
         target = _text(record, TARGET, place, config)
-    if not words[0].strip():
-        raise ValueError(f"{place}: the source is empty; remove the line, or write the text")
     return Sentence(words, None if target is None else [target], source, [line] * len(words))
 
 
-def split_features(text: str) -> list[str]:
+def source_of_record(record: Mapping[str, Any], config: TaggedConfig, place: str) -> list[str]:
+    """A record's source and then its features."""
+    text = _text(record, SOURCE, place, config)
+    if not text.strip():
+        raise ValueError(f"{place}: the source is empty; remove the line, or write the text")
+    return [text, *(_features(record, place, config) if config.feature_column else ())]
+
+
+def target_key(record: Mapping[str, Any], config: TaggedConfig) -> str:
+    """The key under which a record has its target, or would have it."""
+    return _name(record, TARGET, config)
+
+
+def split_source(text: str, features: bool) -> list[str]:
+    """A line to its source and, after a tab, the features where a model knows any."""
+    source, *rest = text.split("\t")
+    if len(rest) > features:
+        expected = "its source and, after a tab, the features" if features else "its source, without features"
+        raise ValueError(f"{len(rest) + 1} columns, but a line is {expected}")
+    return [source, *(part for text in rest for part in _split_features(text))]
+
+
+def _split_features(text: str) -> list[str]:
     """ "V;PST;3" as a list."""
     return [part.strip() for part in text.split(_BETWEEN_FEATURES) if part.strip()]
 
@@ -83,7 +101,7 @@ def split_features(text: str) -> list[str]:
 def _features(record: Mapping[str, Any], place: str, config: TaggedConfig) -> list[str]:
     value = record.get(_name(record, FEATURES, config))
     if isinstance(value, str):
-        return split_features(value)
+        return _split_features(value)
     if isinstance(value, list) and all(isinstance(part, str) and part for part in value):
         return value
     raise ValueError(

@@ -11,6 +11,7 @@ from bertkit.cli import main
 from bertkit.config.finetune import read_finetune_recipe
 from bertkit.finetune.train import finetune
 from bertkit.finetune.writing.explained import explain
+from data_pipelines.labels.rewrites import split_source
 
 torch.set_num_threads(1)
 SHAPES = {
@@ -107,3 +108,54 @@ def test_a_run_that_was_killed_resumes_to_the_same_weights(tmp_path, monkeypatch
     assert finetune(again) == 0
     weights = [(tmp_path / run / "export/model.safetensors").read_bytes() for run in ("run", "again")]
     assert weights[0] == weights[1]
+
+
+@pytest.fixture(scope="module")
+def unlearned(tmp_path_factory):
+    """A writer after a step, which knows the features N, SG and PL."""
+    folder = tmp_path_factory.mktemp("unlearned")
+    train = {"data.train": write_forms(folder / "few.tsv", 20, 0), "train.epochs": 1}
+    assert finetune(read_finetune_recipe("inflection", changes(folder, "left-to-right", **train))) == 0
+    return folder / "run"
+
+
+def written(capsys, model, *arguments):
+    capsys.readouterr()
+    assert main(["write", "--model", str(model), *map(str, arguments)]) == 0
+    return capsys.readouterr()
+
+
+def test_line_n_of_the_records_is_line_n_of_what_is_written(unlearned, tmp_path, capsys):
+    records = [
+        {"lemma": "ab", "features": "N;PL", "form": "old", "id": 7},
+        None,
+        {"lemma": "ba", "features": ["N"]},
+        None,
+        None,
+    ]
+    path = tmp_path / "sources.jsonl"
+    path.write_text("".join("\n" if record is None else json.dumps(record) + "\n" for record in records))
+    lines = written(capsys, unlearned, path).out.split("\n")
+    assert [bool(line) for line in lines] == [record is not None for record in [*records, None]]
+    found = written(capsys, unlearned, path, "--output", "jsonl").out.split("\n")
+    assert [bool(line) for line in found] == [bool(line) for line in lines]
+    first = json.loads(found[0])
+    assert (first["id"], first["form"], first["target"], first["features"]) == (7, lines[0], lines[0], ["N", "PL"])
+
+
+def test_a_line_has_no_more_columns_than_the_model_reads(unlearned, tmp_path, capsys):
+    path = tmp_path / "sources.txt"
+    path.write_text("ab\tN;PL\nab\tabs\tN;PL\n")
+    assert main(["write", "--model", str(unlearned), str(path)]) == 2
+    assert "sources.txt:2: 3 columns" in capsys.readouterr().err
+    assert split_source("ab", features=False) == ["ab"]
+    with pytest.raises(ValueError, match="2 columns"):
+        split_source("ab\tN", features=False)
+
+
+def test_features_that_the_model_does_not_know_are_named_once(unlearned, tmp_path, capsys, caplog):
+    path = tmp_path / "sources.txt"
+    path.write_text("ab\tN;DU\nba\tN;DU;\x1b[1m\nbb\tN;PL\n")
+    written(capsys, unlearned, path)
+    (record,) = caplog.records
+    assert record.args == (r"'\x1b[1m', 'DU'",)

@@ -17,7 +17,8 @@ from data_pipelines.labels.word_splitting import Places
 from data_pipelines.text.lines import Line, read_lines, suffix_of
 
 Given = str | list[str]
-_Read = Callable[[Mapping[str, Any], TaggedConfig, str], ToTag]
+ReadRecord = Callable[[Mapping[str, Any], TaggedConfig, str], ToTag]
+"""A record, settings and place to what is given to the tagger."""
 _JSON = (".jsonl", ".json", ".ndjson")
 _LOOKED_AT = 100
 
@@ -104,15 +105,29 @@ def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
     """A text a line, or those that records hold. A blank line is no text."""
     if kind == "text":
         return texts_of_lines(lines, source)
+    return inputs_of_records(lines, source, kind, reading.config, given_text, "gives a label to a text")
+
+
+def texts_of_lines(lines: Iterable[Line], source: str, check: Callable[[str], object] = bool) -> Iterator[Part]:
+    """A text a line; a blank line is none. What `check` refuses is refused with its place."""
+    for line in lines:
+        place, filled = f"{source}:{line.number}", bool(line.text.strip())
+        try:
+            if filled:
+                check(line.text)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
+        yield Part(line.text if filled else None, place=place)
+
+
+def inputs_of_records(
+    lines: Iterable[Line], source: str, kind: str, config: TaggedConfig, read: ReadRecord, about: str
+) -> Iterator[Part]:
+    """What `read` takes from the records of a file; one without records is refused by what the model is about."""
     found = format_named(kind)
     if found.records is None:
-        raise ValueError(f"{source}: this model gives a label to a text, but {kind} holds words")
-    return _of_records(found, lines, source, reading.config, given_text)
-
-
-def texts_of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
-    """A text a line; a blank line is none."""
-    return (Part(line.text if line.text.strip() else None, place=f"{source}:{line.number}") for line in lines)
+        raise ValueError(f"{source}: this model {about}, but {kind} holds words")
+    return _of_records(found, lines, source, config, read)
 
 
 def _of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
@@ -138,7 +153,7 @@ def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, readin
 
 
 def _of_records(
-    found: LabelFormat, lines: Iterable[Line], source: str, config: TaggedConfig, read: _Read
+    found: LabelFormat, lines: Iterable[Line], source: str, config: TaggedConfig, read: ReadRecord
 ) -> Iterator[Part]:
     """What `read` takes from each record, as fine-tuning does."""
     assert found.records is not None

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bertkit.finetune.predict.inputs import Part, Reading, texts_of_lines
+from bertkit.finetune.predict.inputs import Part, Reading, inputs_of_records, texts_of_lines
 from bertkit.finetune.predict.outputs import Answer, Write, write_values
 from bertkit.finetune.predict.tagging import mean_surprise
-from data_pipelines.labels.formats import format_named
-from data_pipelines.labels.records import NUMBER, ONE_LABEL, SEVERAL_LABELS, label_key, texts_of_record
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.records import NUMBER, ONE_LABEL, SEVERAL_LABELS, ToTag, label_key, texts_of_record
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
 
@@ -38,6 +38,14 @@ class LabeledText:
     def to_json(self) -> dict[str, Any]:
         return {**self.named_texts(), **self.answer}
 
+    def filled(self, record: Mapping[str, Any], config: TaggedConfig) -> dict[str, Any]:
+        """The record with the answer where labels of its kind are read from."""
+        name = next(name for name in _KINDS if name in self.answer)
+        key, value = label_key(record, config, _KINDS[name]), self.answer[name]
+        if isinstance(value, list) and not isinstance(record.get(key), list):
+            value = (config.label_separator or " ").join(value)
+        return {**record, key: value}
+
 
 def write_json(answers: Iterable[Answer], reading: Reading) -> None:
     """An object a line; other fields that a record had are kept, and where there was no text nothing is said of it."""
@@ -45,27 +53,18 @@ def write_json(answers: Iterable[Answer], reading: Reading) -> None:
         if part.form is not None and result is None:
             print(*part.fill([]), sep="\n")
         else:
-            kept = part.record if part.record is None or result is None else _filled(part.record, result, reading)
-            print(json.dumps({**(kept or {}), **(result.to_json() if result else {})}, ensure_ascii=False))
+            kept = {} if part.record is None or result is None else result.filled(part.record, reading.config)
+            print(json.dumps({**kept, **(result.to_json() if result else {})}, ensure_ascii=False))
 
 
 def write_table(answers: Iterable[Answer], reading: Reading, delimiter: str) -> None:
     """CSV or TSV: a row for each text or pair; records keep their other columns."""
     rows = (
-        (part.place, _filled(result.named_texts() if part.record is None else part.record, result, reading))
+        (part.place, result.filled(result.named_texts() if part.record is None else part.record, reading.config))
         for part, result in answers
         if result is not None
     )
     write_values(rows, delimiter)
-
-
-def _filled(record: Mapping[str, Any], result: LabeledText, reading: Reading) -> dict[str, Any]:
-    """The record with the answer where labels of its kind are read from."""
-    name = next(name for name in _KINDS if name in result.answer)
-    key, value = label_key(record, reading.config, _KINDS[name]), result.answer[name]
-    if isinstance(value, list) and not isinstance(record.get(key), list):
-        value = (reading.config.label_separator or " ").join(value)
-    return {**record, key: value}
 
 
 _KINDS = {"label": ONE_LABEL, "labels": SEVERAL_LABELS, "score": NUMBER}
@@ -96,21 +95,9 @@ def read_pair(given: str | Sequence[str]) -> Sentence:
 def pair_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """A pair a line, its two texts separated by a tab, or those that records hold."""
     if kind == "text":
-        return map(_with_two_texts, texts_of_lines(lines, source))
-    found = format_named(kind)
-    if found.records is None:
-        raise ValueError(f"{source}: this model reads pairs of texts, but {kind} holds words")
-    places = ((record, f"{source}:{number}") for record, number in found.records(lines, source, reading.config))
-    return (
-        Part(texts_of_record(record, reading.config, place, True), record=record, form=found, place=place)
-        for record, place in places
-    )
+        return texts_of_lines(lines, source, read_pair)
+    return inputs_of_records(lines, source, kind, reading.config, _given_pair, "reads pairs of texts")
 
 
-def _with_two_texts(part: Part) -> Part:
-    if isinstance(part.given, str):
-        try:
-            read_pair(part.given)
-        except ValueError as error:
-            raise ValueError(f"{part.place}: {error}") from None
-    return part
+def _given_pair(record: Mapping[str, Any], config: TaggedConfig, place: str) -> ToTag:
+    return ToTag(texts_of_record(record, config, place, True))

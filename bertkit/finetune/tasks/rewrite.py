@@ -1,6 +1,7 @@
 """A text for each text: correct, normalise, transliterate, inflect; with features, one for a text and its features."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
 from bertkit.finetune.metrics import text_mistakes
-from bertkit.finetune.predict.inputs import Part, Reading, texts_of_lines
+from bertkit.finetune.predict.inputs import Part, Reading, inputs_of_records, texts_of_lines
 from bertkit.finetune.predict.labeled_text import write_json
 from bertkit.finetune.predict.outputs import Answer
 from bertkit.finetune.tasks.task import Column, Task, Vocabulary
@@ -22,18 +23,22 @@ from bertkit.finetune.writing.script import (
     BETWEEN,
     Script,
     feature_token,
+    knows_feature,
     make_script,
     source_rows,
     target_ids,
     training_row,
 )
 from bertkit.finetune.writing.slots import Slots, fitting_slots
-from data_pipelines.labels.formats import format_named
-from data_pipelines.labels.rewrites import pair_of_record, read_rewrites, split_features
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.records import ToTag
+from data_pipelines.labels.rewrites import read_rewrites, source_of_record, split_source
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
 from data_pipelines.vocab.tokenizer import Tokenizer
 
+log = logging.getLogger(__name__)
+_UNKNOWN_FEATURES = "the model was trained without these features and does not tell them apart: %s"
 _LONGEST = 0.998
 """The share of the training targets that writing leaves room for: an odd long one would cost every other."""
 
@@ -95,7 +100,7 @@ def _bound(task: Task, tokenizer: Tokenizer, form: RowForm, settings: Mapping[st
         rows=partial(source_rows, script),
         targets=partial(target_ids, script, WordEncoder(tokenizer)),
         drawn=partial(training_row, script),
-        predict=partial(_predict, script),
+        predict=partial(_predict, script, set()),
     )
 
 
@@ -107,13 +112,19 @@ def _loss(logits_MV: Any, target_M: Any, weights: None) -> Any:
 
 def _predict(
     script: Script,
+    warned: set[str],
     ask: Ask,
     pairs: Sequence[Sentence],
     rows: Sequence[Row],
     labels: Sequence[str],
     settings: Mapping[str, Any],
 ) -> list[tuple[str, list[tuple[str, float]]]]:
-    """For each source a text, and the best texts with their scores."""
+    """For each source a text, and the best texts with their scores. Of features that the model does not know `warned`
+    holds those that were named already."""
+    unknown = {feature for pair in pairs for feature in pair.words[1:]} - warned
+    if unknown := {feature for feature in unknown if not knows_feature(script.tokenizer, feature)}:
+        log.warning(_UNKNOWN_FEATURES, ", ".join(map(repr, sorted(unknown))))
+        warned |= unknown
     if script.parallel:
         from bertkit.finetune.writing.parallel import write_parallel
 
@@ -151,32 +162,35 @@ def _baselines(labeled: Labeled, pairs: Sequence[Sentence]) -> dict[str, list[st
     }
 
 
-def _read(given: str | Sequence[str]) -> Sentence:
+def _reader(settings: dict[str, Any]) -> Callable[[str | Sequence[str]], Sentence]:
     """A source, in a line with a tab before its features, or as a list of the source and each feature."""
-    if isinstance(given, str):
-        source, _, features = given.partition("\t")
-        return Sentence([source, *split_features(features)], None, "", [])
-    return Sentence(list(given), None, "", [])
+    features = "feature_column" in settings.get("files", {})
+
+    def read(given: str | Sequence[str]) -> Sentence:
+        return Sentence(split_source(given, features) if isinstance(given, str) else list(given), None, "", [])
+
+    return read
 
 
 def _inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
     """A source a line, or those that records hold."""
     if kind == "text":
-        return texts_of_lines(lines, source)
-    found = format_named(kind)
-    if found.records is None:
-        raise ValueError(f"{source}: this model rewrites texts, but {kind} holds words")
-    return (
-        Part(pair_of_record(record, source, number, reading.config, False).words, record=record, form=found)
-        for record, number in found.records(lines, source, reading.config)
-    )
+        return texts_of_lines(lines, source, partial(split_source, features=bool(reading.config.feature_column)))
+    return inputs_of_records(lines, source, kind, reading.config, _given_source, "rewrites texts")
+
+
+def _given_source(record: Mapping[str, Any], config: TaggedConfig, place: str) -> ToTag:
+    return ToTag(source_of_record(record, config, place))
 
 
 def _write_lines(answers: Iterable[Answer], reading: Reading) -> None:
     """A line for each source, of several texts with tabs between them; blank lines stay."""
-    for _, result in answers:
-        texts = [] if result is None else [text for text, _ in result.best] or [result.text]
-        print("\t".join(" ".join(text.splitlines()) for text in texts))
+    for part, result in answers:
+        if result is None:
+            print(*part.fill([]), sep="\n")
+        else:
+            texts = [text for text, _ in result.best] or [result.text]
+            print("\t".join(" ".join(text.splitlines()) for text in texts))
 
 
 REWRITE = Task(
@@ -204,7 +218,7 @@ REWRITE = Task(
     deciding=lambda labeled: "exact",
     baselines=_baselines,
     mistakes=_mistakes,
-    reader=lambda settings: _read,
+    reader=_reader,
     result=written,
     inputs=_inputs,
     outputs={"text": _write_lines, "jsonl": write_json},

@@ -1,10 +1,12 @@
 """What a model has written: a text with its score, what it is made of, and what else it might have been."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bertkit.finetune.writing.script import Script
+from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.rewrites import target_key
 from data_pipelines.labels.sentence import Sentence
 
 
@@ -53,6 +55,10 @@ class Written:
         if self.best:
             values["best"] = [{"target": text, "score": round(score, 4)} for text, score in self.best]
         return values
+
+    def filled(self, record: Mapping[str, Any], config: TaggedConfig) -> dict[str, Any]:
+        """The record with the text where targets are read from."""
+        return {**record, target_key(record, config): self.text}
 
 
 def text_of(script: Script, ids: Sequence[int], source: str) -> str:

@@ -86,6 +86,10 @@ def feature_token(feature: str) -> str:
     return f"<{feature}>"
 
 
+def knows_feature(tokenizer: Tokenizer, feature: str) -> bool:
+    return tokenizer.backend.token_to_id(feature_token(feature)) is not None
+
+
 def source_rows(script: Script, sentences: Sequence[Sentence], encode: WordEncoder, form: RowForm) -> list[Row]:
     """A row for each source: what the model reads first, and answers at its slots or, left to right, at its end."""
     encoded = encode([sentence.words[:1] for sentence in sentences])
