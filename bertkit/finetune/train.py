@@ -168,7 +168,7 @@ def train_model(
     deciding = data.task.deciding(data.labeled)
     with _open_log(recipe, model, state, rules, folder, run) as log:
         log.begin(_greeting(recipe, data, steps, seed, state.step))
-        run.catch_signals()
+        run.begin_steps()
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last = state.step == steps.total
             evaluated = bool(data.rows["dev"]) and not result.stop and (last or state.step % eval_every == 0)

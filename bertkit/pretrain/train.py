@@ -97,7 +97,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
             for note in _notes(recipe, data, bare, run):
                 log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
-        run.catch_signals()
+        run.begin_steps()
         scores = None
         batches_of_steps = load_budget(recipe, data, objective, trainable, state, rules, log)
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):

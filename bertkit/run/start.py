@@ -4,7 +4,7 @@
         ...  # prepare the data, on each rank by itself
         run.connect(recipe.train.precision, recipe.run.trackers)
         ...  # build or resume the model; so far a signal ends the process, and nothing is lost
-        run.catch_signals()
+        run.begin_steps()
         ...  # train; signals only set a flag now
         run.steps_done()
         ...  # score and export; a signal ends the process again
@@ -42,6 +42,7 @@ class Run:
     def __init__(self, folder: Path, mirror: Mirror, heartbeat: RankHeartbeat, until_exit: contextlib.ExitStack):
         self.folder, self.mirror, self.is_first = folder, mirror, _is_first()
         self._signals, self._heartbeat, self._until_exit = StopSignals(), heartbeat, until_exit
+        self._warned = False
 
     def connect(self, precision: str, trackers: list[str]) -> Accelerator:
         """Connect the ranks."""
@@ -49,11 +50,11 @@ class Run:
         self.accelerator = start_accelerator(self.folder, precision, trackers)
         self._until_exit.callback(self.accelerator.end_training)
         self._heartbeat.connected()
-        self._warn_of_rounding()
         return self.accelerator
 
-    def catch_signals(self) -> None:
+    def begin_steps(self) -> None:
         """From here on a signal asks to stop after the step that it comes in."""
+        self._warn_of_rounding()
         self._signals.catch()
 
     def steps_done(self) -> None:
@@ -80,7 +81,10 @@ class Run:
                 event(name, **facts)
 
     def _warn_of_rounding(self) -> None:
-        """Weights differ from those of an undisturbed run where a resume rounds differently."""
+        """Weights differ from those of an undisturbed run where a resume rounds differently; said once."""
+        if self._warned:
+            return
+        self._warned = True
         now = rounding_facts(self.accelerator)
         before = {**now, **(read_facts(self.folder) or {})}
         if before["precision"] != now["precision"]:

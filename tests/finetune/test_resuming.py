@@ -69,6 +69,19 @@ def test_a_run_with_a_seed_to_train_is_not_called_finished(undisturbed, home, tm
     assert "is finished" not in capsys.readouterr().err
 
 
+def test_another_number_of_threads_is_told_once_and_only_if_there_are_steps(
+    undisturbed, home, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    assert run(home, undisturbed, "run.seeds=[0,1]") == 0
+    assert "64" not in capsys.readouterr().err
+    shutil.copytree(undisturbed, tmp_path / "run")
+    for seed in (0, 1):
+        shutil.rmtree(tmp_path / "run" / f"seed-{seed}")
+    assert run(home, tmp_path / "run", "run.seeds=[0,1]") == 0
+    assert capsys.readouterr().err.count("resumes with 64") == 1
+
+
 def test_an_encoder_reads_the_sentences_before_it_learns_and_resumes_in_both(home, tmp_path):
     adapting = ("train.adapt_steps=4", "train.epochs=2")
     assert run(home, tmp_path / "whole", *adapting) == 0

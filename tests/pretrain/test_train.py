@@ -154,10 +154,13 @@ def test_muon_and_schedules_resume_bit_identically(corpus, tmp_path):
     assert final_state(tmp_path / "stopped") == final_state(tmp_path / "straight")
 
 
-def test_a_finished_run_says_so_and_changes_nothing(undisturbed, corpus, capsys):
+def test_a_finished_run_says_so_and_changes_nothing(undisturbed, corpus, capsys, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     before = (undisturbed / "metrics.jsonl").read_bytes(), final_state(undisturbed)
     assert run(corpus, undisturbed) == 0
-    assert "is finished" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "is finished" in told
+    assert "64" not in told
     assert ((undisturbed / "metrics.jsonl").read_bytes(), final_state(undisturbed)) == before
 
 
