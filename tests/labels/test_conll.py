@@ -26,6 +26,7 @@ def test_columns_are_chosen_by_number_or_name(tmp_path):
     named = read(path, text, columns=columns, word_column="word", tag_column="POS")[0]
     assert (named.words, named.tags) == (["Anna", "runs"], ["NNP", "VBZ"])
     assert read(path, "# global.columns = FORM TAG NOTE\na X 1\n", tag_column="tag")[0].tags == ["X"]
+    assert read(path, "Anna NOUN\nruns VERB\n", tag_column="upos")[0].tags == ["NOUN", "VERB"]
 
 
 def test_document_starts_and_comments_are_passed_over_and_hashtags_are_words(tmp_path):
@@ -50,7 +51,7 @@ def test_odd_words_of_a_file_with_tabs_are_words(tmp_path):
         ("a\tO\n\tO\n", {}, r"x.conll:2: the word is empty"),
         ("a\tO\n", {"tag_column": "3"}, r"x.conll:1: tag_column=3.* 2 columns"),
         ("a\tO\n", {"tag_column": "0"}, r"tag_column=.* 1.* -1"),
-        ("a\tO\n", {"tag_column": "ner"}, r"x.conll:1: tag_column=ner"),
+        ("a\tX\tO\n", {"tag_column": "ner"}, r"x.conll:1: tag_column=ner.* -1"),
         ("a\n", {}, r"cannot hold both words and tags"),
     ],
 )

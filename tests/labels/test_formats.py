@@ -188,6 +188,8 @@ def lines_of(text: str) -> list[Line]:
         ("a  NN O \nb VB  B-X", {}, "a  NN B-X \nb VB  I-X\n"),
         ("a NN\nb VB", {}, "a NN B-X\nb VB I-X\n"),  # the last column holds no tag of the model
         ("a\nb", {}, "a B-X\nb I-X\n"),
+        ("a\nb", {"tag_column": "ner"}, "a B-X\nb I-X\n"),
+        ("a\tO\nb\tO", {"tag_column": "ner"}, "a\tB-X\nb\tI-X\n"),
         ("# id = 1\na O 7\nb O 8\n", {"tag_column": "2"}, "# id = 1\na B-X 7\nb I-X 8\n"),
         ("# global.columns = FORM NER X\na O 7\nb O 8\n", {"tag_column": "ner"}, None),
         ("a 7\nb 8\n", {"tag_column": "3"}, "a 7 B-X\nb 8 I-X\n"),

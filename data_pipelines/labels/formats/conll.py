@@ -101,7 +101,7 @@ def has_columns(lines: Iterable[Line], config: TaggedConfig, labels: Collection[
         return False
     names = [name.lower() for name in config.columns]
     try:
-        tag_at = column_of(config.tag_column or "-1", names, widths.pop(), "tag_column", "")
+        tag_at = _tag_column(config, names, widths.pop(), "")
     except ValueError:
         return False
     return all(row[tag_at] in _NO_TAG or _is_label(row[tag_at], labels) for row in rows)
@@ -116,10 +116,10 @@ def _column_to_fill(
 ) -> int:
     """The column of tags; one more than there are for a new one."""
     width = len(rows[0])
-    wanted = config.tag_column
-    if wanted and wanted in (str(width + 1), *names[width : width + 1]):
+    wanted = _wanted_tags(config, names, width)
+    if wanted in (str(width + 1), *names[width : width + 1]):
         return width
-    if wanted and wanted != "-1":
+    if wanted != "-1":
         return column_of(wanted, names, width, "tag_column", place)
     tags = [row[-1] for row in rows if row[-1] not in _NO_TAG]
     has_tags = width > 1 and (not tags or any(_is_label(tag, labels) for tag in tags))
@@ -169,23 +169,36 @@ def _columns(config: TaggedConfig, names: list[str], width: int, tagged: bool, p
     word_at = column_of(config.word_column or "1", names, width, "word_column", place)
     if not tagged:
         return word_at, word_at
-    tag_at = column_of(config.tag_column or "-1", names, width, "tag_column", place)
+    tag_at = _tag_column(config, names, width, place)
     if word_at == tag_at:
         raise ValueError(f"{place}: column {word_at + 1} of {width} cannot hold both words and tags; set tag_column")
     return word_at, tag_at
 
 
+def _tag_column(config: TaggedConfig, names: list[str], width: int, place: str) -> int:
+    return column_of(_wanted_tags(config, names, width), names, width, "tag_column", place)
+
+
+def _wanted_tags(config: TaggedConfig, names: list[str], width: int) -> str:
+    """The last column, unless another one is named. Beside words a column without a name can hold nothing else."""
+    nameless = not names and width <= 2 and not _is_number(config.tag_column)
+    return "-1" if nameless else config.tag_column or "-1"
+
+
+def _is_number(column: str) -> bool:
+    return re.fullmatch(r"-?\d+", column) is not None
+
+
 def column_of(wanted: str, names: list[str], width: int, key: str, place: str) -> int:
-    if re.fullmatch(r"-?\d+", wanted):
+    if _is_number(wanted):
         index = int(wanted) - 1 if int(wanted) > 0 else width + int(wanted)
         if int(wanted) == 0 or not 0 <= index < width:
             raise ValueError(f"{place}: {key}={wanted}, but there are {width} columns; the first is 1, the last -1")
         return index
     if wanted.lower() in names[:width]:
         return names.index(wanted.lower())
-    known = (
-        f"the columns are {', '.join(names)}" if names else "the columns have no names; use a number, or set columns"
-    )
+    nameless = f"the {width} columns have no names; use a number, such as -1 for the last, or set columns"
+    known = f"the columns are {', '.join(names)}" if names else nameless
     raise ValueError(f"{place}: {key}={wanted}: {known}")
 
 
