@@ -22,6 +22,8 @@ def check_finetune(recipe: FinetuneRecipe) -> None:
     check_names(recipe, NAMES)
     if recipe.data.segmenter:
         check_names(recipe, {"data.segmenter": SEGMENTERS})
+        if TASKS[recipe.task].unit != "word":
+            raise ValueError(f"data.segmenter splits text into words, and task={recipe.task} reads whole texts")
     check_batch(recipe.train.global_batch)
     check_recipe(Path(recipe.run.dir), recipe)
     for source in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from taggers import TAGGER_SIZES
 from telling import tells
 
 import bertkit
 from bertkit.cli import main
 from bertkit.finetune.predict.settings import SETTINGS
+from bertkit.model import BertConfig, SequenceClassifier, build_encoder
 from data_pipelines.vocab.segmenters import SEGMENTERS
 
 torch.set_num_threads(1)
@@ -134,3 +136,12 @@ def test_spans_leave_the_parts_of_speech_of_a_file_alone(spans, tmp_path, capsys
     assert main(["tag", "--model", str(spans), str(tmp_path / "a.conllu")]) == 0
     cells = [line.split("\t") for line in capsys.readouterr().out.splitlines() if line]
     assert [(row[3], row[9]) for row in cells] == [("X", "NER=B-N"), ("X", "_"), ("X", "NER=B-N")]
+
+
+def test_a_model_of_whole_texts_refuses_a_segmenter(grammar_tokenizer, tmp_path, capsys):
+    config = BertConfig(vocab_size=grammar_tokenizer.vocab_size, max_position_embeddings=64, **TAGGER_SIZES)
+    bertkit.save(SequenceClassifier(build_encoder(config, 0), ["a", "b"], 0), tmp_path / "texts", grammar_tokenizer)
+    assert main(["tag", "--model", str(tmp_path / "texts"), "--segmenter", "jieba"]) == 2
+    assert "jieba" in capsys.readouterr().err
+    assert main(["finetune", "text-classification", "data.train=x.jsonl", "data.segmenter=jieba"]) == 2
+    assert "data.segmenter" in capsys.readouterr().err

@@ -43,6 +43,8 @@ class Tagger:
         tasks = tasks_by_head(settings, path)
         self.model, self.ask = open_model(path, list(tasks), backend, device)
         self.task = task_of(self.model, settings, tasks)
+        if segmenter and self.task.unit != "word":
+            raise ValueError(f"segmenter {segmenter!r}: {folder} reads whole texts and splits none; leave it out")
         tokenizer = self.tokenizer = load_tokenizer(path)
         check_vocabulary(tokenizer, self.model.config.vocab_size, path)
         self.labels = self.model.labels
