@@ -40,10 +40,8 @@ def score_labeled(tagger: Tagger, sources: Sequence[str], config: TaggedConfig, 
 
 
 def _unknown(task: Task, sentences: list[Sentence], labels: Sequence[str]) -> list[str]:
-    """Notes on labels that the model cannot give; one that gives numbers, or writes, may give anything."""
-    if not labels or task.problem_type == "regression":
-        return []
-    return unlearnable({"train": [], "dev": [], "test": sentences}, labels)
+    """Notes on labels that the model cannot give; one whose answers are no labels may give anything."""
+    return [] if task.doubts is None else unlearnable({"train": [], "dev": [], "test": sentences}, labels)
 
 
 def _calibration(task: Task, sentences: Sequence[Sentence], predictions: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
