@@ -1,11 +1,15 @@
 """Tags of words to spans of characters: the position of each word in a text, and what the spans of a sentence cover."""
 
+from typing import Any
+
 from data_pipelines.labels.schemes import parse, spans_of
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.labels.word_splitting import Places, written_out
 
 CharacterSpan = tuple[int, int, str, float | None]
 """Start, end, kind, and its probability where a model found it."""
+_PLACES = (("start", "end"), ("start_offset", "end_offset"))
+"""What the ends of a span are called, also by doccano."""
 
 
 def placed(sentence: Sentence) -> Sentence:
@@ -30,6 +34,29 @@ def character_spans(sentence: Sentence) -> list[CharacterSpan]:
     return [
         (places[start][0], places[end - 1][1], kind, scores.get((start, end))) for kind, start, end in spans_of(tags)
     ]
+
+
+def spans_like(old: Any, sentence: Sentence) -> list[dict[str, Any]]:
+    """The spans of a sentence as objects, their keys named as in the old ones. One at the place of an old span keeps
+    its other fields, such as an id."""
+    begin, end_at = next((names for names in _PLACES if spans_by_place(old, *names)), _PLACES[0])
+    before = spans_by_place(old, begin, end_at)
+    label = "type" if any("type" in span and "label" not in span for span in before.values()) else "label"
+    return [
+        {**before.get((start, end), {}), begin: start, end_at: end, label: kind}
+        for start, end, kind, _ in character_spans(sentence)
+    ]
+
+
+def spans_by_place(spans: Any, begin: str = "start", end_at: str = "end") -> dict[tuple[int, int], dict[str, Any]]:
+    """Those of a list that are objects with a place."""
+    objects = [span for span in spans if isinstance(span, dict)] if isinstance(spans, list) else []
+    places = [(span.get(begin), span.get(end_at)) for span in objects]
+    return {
+        (start, end): span
+        for span, (start, end) in zip(objects, places, strict=True)
+        if isinstance(start, int) and isinstance(end, int)
+    }
 
 
 def _places(words: list[str], text: str) -> Places | None:

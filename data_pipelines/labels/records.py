@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from data_pipelines.labels.config import TaggedConfig
-from data_pipelines.labels.placing import character_spans
+from data_pipelines.labels.placing import character_spans, spans_like
 from data_pipelines.labels.schemes import Span, iob2_tags, parse
 from data_pipelines.labels.sentence import Record, Sentence, check_word, checked_tag
 from data_pipelines.labels.word_splitting import Places, SplitRule, WordSplitter
@@ -186,11 +186,10 @@ def relabeled(record: Mapping[str, Any], sentence: Sentence, config: TaggedConfi
             return old
         if sentence.offsets is None or (old and isinstance(old[0], str)) or not all(map(parse, tags)):
             return tags
-        spans = character_spans(sentence)
         # An empty list does not say how it holds spans; under this key alone they are objects by custom.
         if isinstance(old[0], list) if old else key != "spans":
-            return [[start, end, kind] for start, end, kind, _ in spans]
-        return [{"start": start, "end": end, "label": kind} for start, end, kind, _ in spans]
+            return [[start, end, kind] for start, end, kind, _ in character_spans(sentence)]
+        return spans_like(old, sentence)
 
     return {key: again(key, value) if key in keys else value for key, value in record.items()}
 

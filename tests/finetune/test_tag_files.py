@@ -68,6 +68,16 @@ def test_json_lines_hold_words_tags_spans_offsets_and_confidence(trained_tagger,
     }
 
 
+@pytest.mark.parametrize("output", ["jsonl", "spans"])
+def test_a_span_that_was_there_keeps_its_id(trained_tagger, tmp_path, capsys, output):
+    span = {"id": 7, "start": 0, "end": 4, "label": "X"}
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "anna paints", "spans": [span, {"start": [0]}]}) + "\n")
+    found = json.loads(run_tag(capsys, "--model", trained_tagger, "--output", output, tmp_path / "a.jsonl"))
+    (kept,) = found["spans"]
+    assert {key: kept[key] for key in span} == {**span, "label": "PER"}
+    assert 0 < kept["confidence"] <= 1
+
+
 def test_a_file_comes_back_with_nothing_but_its_tags_changed(trained_tagger, tmp_path, capsys):
     """Columns whatever the suffix, CoNLL-U, JSON: line n of the input is line n of the output."""
     columns = "\n\n# id = 1\nanna  NN O\npaints VB  O\n\n\n-DOCSTART- -X- O\n\nboris NN O\n"

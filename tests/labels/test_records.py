@@ -136,6 +136,14 @@ def test_an_empty_list_of_spans_is_filled_as_others_of_its_name_are(key, spans):
         assert relabeled({"id": 1, key: before}, sentence, TaggedConfig()) == {"id": 1, key: spans}
 
 
+@pytest.mark.parametrize(("begin", "end", "label"), [("start", "end", "label"), ("start_offset", "end_offset", "type")])
+def test_a_span_at_the_place_of_another_keeps_its_other_fields_and_all_their_names(begin, end, label):
+    sentence = Sentence(["Anna", "sang"], ["B-PER", "B-X"], "", [], "Anna sang", [(0, 4), (5, 9)])
+    old = [{"id": 7, begin: 0, end: 4, label: "LOC"}, {"id": 8, begin: 0, end: 9, label: "LOC"}, {begin: [1]}, 3]
+    expected = [{"id": 7, begin: 0, end: 4, label: "PER"}, {begin: 5, end: 9, label: "X"}]
+    assert relabeled({"entities": old}, sentence, TaggedConfig()) == {"entities": expected}
+
+
 def test_only_the_labels_that_would_be_read_are_replaced():
     sentence = Sentence(["Anna", "sang"], ["B-PER", "O"], "", [])
     record = {"tokens": ["Anna", "sang"], "pos_tags": ["PROPN", "VERB"], "ner_tags": ["O", "O"]}

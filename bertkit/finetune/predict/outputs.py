@@ -11,6 +11,7 @@ from bertkit.finetune.predict.inputs import Part, Reading
 from bertkit.finetune.predict.tagging import Tagging
 from bertkit.terminal import printable
 from data_pipelines.labels.formats import format_named
+from data_pipelines.labels.placing import spans_by_place
 from data_pipelines.labels.records import label_key, relabeled
 from data_pipelines.labels.schemes import OUTSIDE
 from data_pipelines.labels.sentence import Sentence
@@ -54,11 +55,20 @@ def write_json(answers: Iterable[Answer], reading: Reading) -> None:
     for part, result in answers:
         if result is not None:
             kept = {} if part.record is None else relabeled(part.record, _sentence(part, result), reading.config)
-            print(json.dumps({**kept, **result.to_json()}, ensure_ascii=False))
+            found = result.to_json()
+            print(
+                json.dumps({**kept, **found, "spans": _merged(kept.get("spans"), found["spans"])}, ensure_ascii=False)
+            )
         elif part.form is None:
             print(json.dumps(Tagging([], [], [], "", []).to_json()))
         elif part.form.records:
             print(*part.fill([]), sep="\n")
+
+
+def _merged(old: Any, spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The spans, each with what else an old one at its place holds."""
+    before = spans_by_place(old)
+    return [{**before.get((span["start"], span["end"]), {}), **span} if "start" in span else span for span in spans]
 
 
 def write_table(answers: Iterable[Answer], reading: Reading, delimiter: str) -> None:

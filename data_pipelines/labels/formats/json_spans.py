@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.formats.json_lines import json_object, json_records
-from data_pipelines.labels.placing import character_spans, placed
+from data_pipelines.labels.placing import character_spans, placed, spans_like
 from data_pipelines.labels.records import other_fields
 from data_pipelines.labels.sentence import Sentence
 
@@ -13,10 +13,9 @@ from data_pipelines.labels.sentence import Sentence
 def write_spans(sentences: Iterable[Sentence], config: TaggedConfig) -> Iterator[str]:
     """{"text", "spans": [{"start", "end", "label"}], "tokens": [{"start", "end"}]}, so that words are kept."""
     for sentence in map(placed, sentences):
-        spans = [
-            {"start": start, "end": end, "label": kind, **({} if score is None else {"confidence": round(score, 4)})}
-            for start, end, kind, score in character_spans(sentence)
-        ]
+        spans = spans_like((sentence.record or {}).get("spans"), sentence)
+        for span, (*_, score) in zip(spans, character_spans(sentence), strict=True):
+            span |= {} if score is None else {"confidence": round(score, 4)}
         tokens = [{"start": start, "end": end} for start, end in sentence.offsets or ()]
         yield json_object({**other_fields(sentence), "text": sentence.text, "spans": spans, "tokens": tokens})
 
