@@ -40,8 +40,7 @@ def _judge(arguments: Namespace) -> None:
     from bertkit.report.page import check_page
 
     check_named(arguments.model)
-    for flag in ("predictions", "page"):
-        _check_place(flag, getattr(arguments, flag))
+    _check_predictions(arguments.predictions)
     check_page(arguments.page)
     pairs = read_pairs(arguments.pairs, config, config.max_pairs)
 
@@ -57,13 +56,14 @@ def _judge(arguments: Namespace) -> None:
     answer(arguments.json, judgment.facts, lambda: print_judgment(judgment.facts))
 
 
-def _check_place(flag: str, path: Path | None) -> None:
+def _check_predictions(path: Path | None) -> None:
     """Refuse, before the work, a place that cannot be written."""
-    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
+    if path is None:
+        return
+    if path.is_dir() or not path.resolve().parent.is_dir():
         what = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise ValueError(f"--{flag}: {what}; name a file in a folder that is there")
-    if path is not None and flag == "predictions":
-        refuse_foreign(path, b"{", "a file of predictions")
+        raise ValueError(f"--predictions: {what}; name a file in a folder that is there")
+    refuse_foreign(path, b"{", "a file of predictions")
 
 
 def _rows(model: str) -> "Rows | None":

@@ -119,14 +119,14 @@ def test_the_verb_writes_a_table_a_page_predictions_and_json(model, tmp_path, ca
     keys = ("good", "bad", "paradigm", "group")
     lines = [json.dumps({key: getattr(p, key) for key in keys}) for p in pairs]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
-    argv = ["judge", str(model), str(tmp_path / "pairs.jsonl"), "--page", str(tmp_path / "page.html")]
+    argv = ["judge", str(model), str(tmp_path / "pairs.jsonl"), "--page", str(tmp_path / "new/page.html")]
     assert main([*argv, "--predictions", str(tmp_path / "p.jsonl")]) == 0
     printed = capsys.readouterr()
     assert {"p0", "p1", "p2", "a", "b", "all"} <= {line.split()[0] for line in printed.out.splitlines() if line.strip()}
     assert "no n-gram model" in printed.err
     predictions = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert [record["good"] for record in predictions] == [p.good for p in pairs]
-    page = (tmp_path / "page.html").read_text()
+    page = (tmp_path / "new/page.html").read_text()
     assert "p2" in page
     assert "Worst mistakes" in page
     assert main([*argv, "--json"]) == 0
@@ -190,8 +190,9 @@ def test_ranks_share_the_sentences(model):
         (["nothing.jsonl"], "nothing.jsonl"),
         (["pairs.tsv", "--method", "wise"], "--method"),
         (["pairs.tsv", "--ngram", "-1"], "--ngram"),
-        (["pairs.tsv", "--page", "none/page.html"], "--page"),
+        (["pairs.tsv", "--page", "."], "page"),
         (["pairs.tsv", "--predictions", "."], "--predictions"),
+        (["pairs.tsv", "--predictions", "none/p.jsonl"], "--predictions"),
         (["pairs.tsv", "--good", "correct"], "pairs.tsv:1"),
     ],
 )
