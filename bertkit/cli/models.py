@@ -241,7 +241,7 @@ def _copy(arguments: Namespace) -> None:
 def _info(arguments: Namespace) -> None:
     if arguments.seq_len is not None and arguments.seq_len < 1:
         raise ValueError(f"--seq-len must be at least 1, got {arguments.seq_len}")
-    check_named(arguments.folder)
+    check_named(arguments.folder, graph=True)
 
     from dataclasses import asdict
 

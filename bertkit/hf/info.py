@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertkit.hf.files import open_weights
-from bertkit.hf.folder import resolve
-from bertkit.hf.models import Model, checked_outline
+from bertkit.hf.folder import FULL, has_graph, has_weights, resolve
+from bertkit.hf.layout import Layout
+from bertkit.hf.models import Model, checked_outline, outline
+from bertkit.hf.onnx import open_graph
 from bertkit.model.config import EncoderConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.flops import forward_flops, head_flops
@@ -36,9 +38,7 @@ class Info:
 def describe(folder: str | Path, seq_len: int | None = None) -> Info:
     if seq_len is not None and seq_len < 1:
         raise ValueError(f"seq_len must be at least 1, got {seq_len}")
-    path = resolve(folder)
-    with open_weights(path) as weights:
-        layout, model = checked_outline(path, weights.shapes)
+    layout, model = _outlined(resolve(folder))
     parts: Counter[str] = Counter()
     for name, tensor in model.state_dict().items():
         parts[_part(name)] += tensor.numel()
@@ -51,6 +51,16 @@ def describe(folder: str | Path, seq_len: int | None = None) -> Info:
         flops_per_token=forward_flops(layout.config, seq_len) + _head_flops_per_token(model, seq_len),
         seq_len=seq_len,
     )
+
+
+def _outlined(path: Path) -> tuple[Layout, Model]:
+    """By the weights or, in a folder without them, by what an ONNX graph says of itself."""
+    if not has_weights(path) and has_graph(path):
+        graph = open_graph(path, "onnx" if (path / FULL).is_file() else "int8")
+        layout = Layout(config=graph.config, head=graph.kind, labels=graph.labels)
+        return layout, outline(layout, path)
+    with open_weights(path) as weights:
+        return checked_outline(path, weights.shapes)
 
 
 def _head_flops_per_token(model: Model, seq_len: int) -> int:

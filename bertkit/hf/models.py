@@ -136,21 +136,21 @@ def check_exportable(model: Model) -> None:
 def checked_outline(path: Path, shapes: Shapes) -> tuple[Layout, Model]:
     """What config.json asks for, without memory for weights, once the weights' names and shapes agree with it."""
     layout = read_layout(path, shapes)
-    try:
-        model = outline(layout)
-    except (RuntimeError, OverflowError, TypeError):  # torch counts bytes in 64 bits
-        raise ValueError(f"{path}: config.json describes a model too large for any memory") from None
+    model = outline(layout, path)
     _check(weight_table(layout, model.state_dict()), model, shapes, layout, path)
     return layout, model
 
 
-def outline(layout: Layout) -> Model:
-    """The layout's modules, without memory for their weights."""
-    encoder = outline_encoder(layout.config, pooler=layout.pooler)
-    if layout.head == "bare":
-        return encoder
-    head = HEADS[layout.head]
-    return head(encoder, layout.labels) if head.takes_labels else head(encoder)
+def outline(layout: Layout, path: Path) -> Model:
+    """The modules of a folder's layout, without memory for their weights."""
+    try:
+        encoder = outline_encoder(layout.config, pooler=layout.pooler)
+        if layout.head == "bare":
+            return encoder
+        head = HEADS[layout.head]
+        return head(encoder, layout.labels) if head.takes_labels else head(encoder)
+    except (RuntimeError, OverflowError, TypeError):  # torch counts bytes in 64 bits
+        raise ValueError(f"{path}: config.json describes a model too large for any memory") from None
 
 
 def layout_of(model: nn.Module) -> Layout:

@@ -14,7 +14,8 @@ from tiny import TINY, TINY_MODERN
 import bertkit
 from bertkit.cli import main
 from bertkit.graph import HIDDEN
-from bertkit.hf.folder import FULL
+from bertkit.hf.folder import FULL, QUANTIZED
+from bertkit.hf.info import describe
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.hf.onnx import OnnxModel, open_graph
 from bertkit.model.families import FAMILIES, family_of
@@ -152,9 +153,27 @@ def test_config_and_tokenizer_are_those_of_a_folder_with_weights(model_type, tmp
 
 def test_where_weights_are_needed_a_graph_alone_is_refused_with_the_remedy(masked_lm, tmp_path, capsys):
     export_onnx(masked_lm, tmp_path / "out")
-    for verb in (["info", str(tmp_path / "out")], ["export", str(tmp_path / "out"), str(tmp_path / "again")]):
-        assert main(verb) == 2
-        assert "exported from" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "out"), str(tmp_path / "again")]) == 2
+    assert "exported from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("head", ["tagger", "classifier"])
+@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
+def test_a_graph_is_described_as_its_weights_are(model_type, head, tmp_path):
+    folder = save_tagger(tmp_path / "weights", config_of(model_type), head)
+    export_onnx(folder, tmp_path / "onnx")
+    assert describe(tmp_path / "onnx") == describe(folder)
+    (tmp_path / "onnx" / FULL).rename(tmp_path / "onnx" / QUANTIZED)
+    assert describe(tmp_path / "onnx") == describe(folder)
+
+
+def test_info_takes_a_graph_alone(masked_lm, tmp_path, capsys):
+    export_onnx(masked_lm, tmp_path / "out")
+    capsys.readouterr()
+    assert main(["info", str(tmp_path / "out"), "--json"]) == 0
+    shipped = json.loads(capsys.readouterr().out)
+    assert main(["info", str(masked_lm), "--json"]) == 0
+    assert shipped == json.loads(capsys.readouterr().out)
 
 
 def test_a_graph_of_another_maker_and_a_damaged_one_are_refused(masked_lm, tmp_path):
