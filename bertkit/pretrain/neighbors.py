@@ -33,7 +33,7 @@ COUNTED_TOKENS = 2**24
 REACH = 5
 """Greatest distance of a neighbour; one at distance n counts 1/(n-1) times."""
 
-SIZE = 2.5
+SIZE = 3.5
 """Root mean square of the embeddings, as a multiple of the random initialisation's."""
 
 STRAIGHT = 0.6
