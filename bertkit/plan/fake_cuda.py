@@ -1,9 +1,11 @@
-"""Lets a build of torch without CUDA hold CUDA tensors that have a shape and a type but no memory.
+"""Lets a machine without GPUs hold CUDA tensors that have a shape and a type but no memory.
 
 Torch's fake tensors carry everything of a tensor but its values. On a build without CUDA they cannot lie on a GPU: no
 device guard of CUDA is registered, so moving one raises, and the autograd engine ends the process. Torch holds a guard
 for this case, but lays it only over one that counts 0 devices, which is put there first; and the engine asks which
-accelerator was built, so for as long as fake CUDA is on, CUDA is.
+accelerator was built, so for as long as fake CUDA is on, CUDA is. A build with CUDA has a guard that counts 0 devices
+where there are none, but its engine asks the driver about a device that is not there, which raises; so this question is
+answered here, too.
 """
 
 import contextlib
@@ -20,6 +22,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 TORCH = (2, 13)
 """The guard, and the table of functions below, are those of this version."""
 _CUDA = 1
+_HOOKS = 48
+"""How many functions torch asks about CUDA."""
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _BUILT: list[bool] = [False]
 _KEPT: list[Any] = []
 """What C++ points to must never be freed."""
@@ -30,7 +35,7 @@ def why_not() -> str | None:
     version = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
     if version != TORCH:
         return f"fake CUDA is made for torch {TORCH[0]}.{TORCH[1]}, and this is {torch.__version__}"
-    if torch.backends.cuda.is_built():
+    if torch.cuda.is_available():
         return None
     return None if os.name == "posix" and (_library("c10")).exists() else "fake CUDA needs Linux"
 
@@ -76,37 +81,52 @@ def replaced(target: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _register_guard() -> None:
-    if torch.backends.cuda.is_built():
+    if torch.cuda.is_available():
         return
-    c10, cpu = ctypes.CDLL(str(_library("c10"))), ctypes.CDLL(str(_library("torch_cpu")))
+    if not torch.backends.cuda.is_built():
+        _count_no_devices()
+    _answer_the_engine()
+
+
+def _count_no_devices() -> None:
+    c10 = ctypes.CDLL(str(_library("c10")))
     registry = (ctypes.c_void_p * 22).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    none, built = function(lambda this: 0), function(lambda this: int(_BUILT[0]))
+    none = _FUNCTION(lambda this: 0)
     table = (ctypes.c_void_p * 64)(*[_address(none)] * 64)
     guard = (ctypes.c_void_p * 1)(ctypes.addressof(table))
     register = c10["_ZN3c104impl19registerDeviceGuardENS_10DeviceTypeEPKNS0_24DeviceGuardImplInterfaceE"]
     register.argtypes, register.restype = [ctypes.c_int8, ctypes.c_void_p], None
     register(_CUDA, ctypes.addressof(guard))
+    _KEPT.extend((none, table, guard))
     torch._C._ensureCUDADeviceGuardSet()
     assert registry[_CUDA] not in (None, ctypes.addressof(guard)), "torch did not lay its own guard over ours"
 
-    hooks_of = cpu["_ZN2at6detail12getCUDAHooksEv"]
+
+def _answer_the_engine() -> None:
+    """isBuilt() is the one function whose answer changes whether torch names an accelerator; hasPrimaryContext() is two
+    further. Where CUDA was built, isBuilt() stays as it is."""
+    hooks_of = ctypes.CDLL(str(_library("torch_cpu")))["_ZN2at6detail12getCUDAHooksEv"]
     hooks_of.restype = ctypes.c_void_p
     hooks = ctypes.c_void_p.from_address(hooks_of())
     assert hooks.value is not None
-    copied = (ctypes.c_void_p * 32)(*(ctypes.c_void_p * 32).from_address(hooks.value))
+    copied = (ctypes.c_void_p * _HOOKS)(*(ctypes.c_void_p * _HOOKS).from_address(hooks.value))
     hooks.value = ctypes.addressof(copied)
-    _KEPT.extend((none, built, table, guard, copied))
-    _BUILT[0] = True
-    for index in range(32):
-        # isBuilt() is the one entry whose change makes torch name an accelerator; hasPrimaryContext() is two further.
-        before, copied[index] = copied[index], _address(built)
-        if torch.accelerator.current_accelerator() is not None:
+    built = _FUNCTION(lambda this: int(_BUILT[0]))
+    _KEPT.extend((built, copied))
+    before = torch.accelerator.current_accelerator()
+    _BUILT[0] = before is None
+    for index in range(_HOOKS - 2):
+        kept, copied[index] = copied[index], _address(built)
+        found = (torch.accelerator.current_accelerator() is None) != (before is None)
+        if not found or before is not None:
+            copied[index] = kept
+        if found:
             copied[index + 2] = _address(built)
             break
-        copied[index] = before
+    else:
+        raise AssertionError("no function of torch's says whether CUDA was built")
     _BUILT[0] = False
-    assert torch.accelerator.current_accelerator() is None
+    assert torch.accelerator.current_accelerator() == before
 
 
 def _library(name: str) -> Path:
@@ -183,6 +203,8 @@ def _answers(local_rank: int) -> list[tuple[Any, str, Any]]:
         (torch.accelerator, "is_available", lambda: True),
         (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
         (torch.distributed, "is_nccl_available", lambda: True),
+        # It counts the steps of DDP, whose first ones a build with CUDA would time with real events.
+        (torch.distributed.Reducer, "prepare_for_forward", lambda reducer: None),
         (FakeTensor, "data_ptr", lambda tensor: id(tensor)),
         (FakeTensor, "tolist", _tolist),
         # Where a GPU is said to be there, real tensors would be copied to it.

@@ -13,6 +13,7 @@ from functorch.compile import nop
 from gpu_step import DDP, FSDP, ONE, check, needs_fake_cuda, outline, recipe_of, shipped_step, step_of
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
+from torch.utils._triton import has_triton
 
 from bertkit.plan.ranks import fake_parameters, fake_ranks
 from bertkit.plan.rehearsal import Shape, fake_batch
@@ -25,6 +26,7 @@ traced = partial(torch.compile, backend=aot_autograd(fw_compiler=nop, bw_compile
 
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch):
+    has_triton()  # torch keeps the answer; asked on fake CUDA, a build with CUDA would look for a GPU
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setattr(torch, "compile", traced)
