@@ -86,6 +86,7 @@ ENGLISH = (
 
 
 def test_documents_in_other_languages_go(tmp_path):
+    pytest.importorskip("py3langid", reason="the extra languages is not installed")
     path = tmp_path / "corpus.txt"
     path.write_text(f"{GERMAN}\n\n{ENGLISH}", "utf-8")
     facts = clean(CorpusConfig(corpus=[str(path)]), CleanConfig(languages=["de", "fr"]), tmp_path / "out", ignore)

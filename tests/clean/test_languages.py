@@ -4,6 +4,8 @@ import pytest
 
 from data_pipelines.clean.languages import identifier
 
+pytest.importorskip("py3langid", reason="the extra languages is not installed")
+
 
 def test_languages_are_told_apart():
     language_of = identifier(["en", "de", "zh"])
