@@ -58,7 +58,7 @@ def test_every_block_runs_from_top_to_bottom_and_again(page, environment, tmp_pa
     (tmp_path / "without-torch" / "torch.py").write_text("raise ImportError('a block without torch imported it')\n")
     for block in [*blocks, *blocks]:
         if not uses_what_is_absent(block):
-            run(block, tmp_path, environment, name(page))
+            run(block, tmp_path, environment, name(page), refused=why_not_planned(block))
 
 
 def bring_files(folder: Path) -> None:
@@ -77,13 +77,23 @@ def uses_what_is_absent(block: Part) -> bool:
     return any(importlib.util.find_spec(library) is None for library in libraries)
 
 
-def run(block: Part, place: Path, environment: dict[str, str], page: str) -> None:
+def why_not_planned(block: Part) -> str | None:
+    """Plans are made with one version of torch alone; with every other the page's command says so."""
+    from bertkit.plan.fake_cuda import why_not
+
+    return why_not() if block.text.startswith("bertkit plan ") else None
+
+
+def run(block: Part, place: Path, environment: dict[str, str], page: str, refused: str | None = None) -> None:
     command = [*BASH, block.text if block.label == "bash" else f"{PYTHON} {shlex.quote(block.text)}"]
     if 'return_tensors="np"' in block.text:  # the promise is that torch is not needed
         environment = environment | {"PYTHONPATH": f"{place / 'without-torch'}{os.pathsep}{environment['PYTHONPATH']}"}
         command = [sys.executable, "-c", block.text]
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
-    if done.returncode:
+    if refused is not None:
+        assert done.returncode == 2, done
+        assert refused in done.stderr
+    elif done.returncode:
         said = f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         pytest.fail(f"{page}, under {block.section!r}:\n{block.text}\n{said}", pytrace=False)
 
