@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from counts import counts
@@ -127,8 +128,14 @@ def test_rows_are_hashed_while_they_are_written_and_then_only_if_they_were_touch
     assert touched == ["train-00000.words"]
 
 
+def rows_in(home: Home) -> Path:
+    """The one folder of rows in a cache; on Python 3.10 a pattern that ends in a slash finds files, too."""
+    (folder,) = (path for path in home.cache.glob("rows/*") if path.is_dir())
+    return folder
+
+
 def test_rows_hashed_in_the_background_are_not_read_again(home_to_damage, monkeypatch):
-    (folder,) = home_to_damage.cache.glob("rows/*/")
+    folder = rows_in(home_to_damage)
     verify_rows(folder)
     files = [path for path in folder.glob("*-0*") if not os.utime(path)]
     hashed: list[str] = []
@@ -143,7 +150,7 @@ def test_rows_hashed_in_the_background_are_not_read_again(home_to_damage, monkey
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_damage_is_told_of_rows_hashed_in_the_background(home_to_damage, tried, when):
     """Row 27: damaged before the thread has hashed them, or afterwards."""
-    (folder,) = home_to_damage.cache.glob("rows/*/")
+    folder = rows_in(home_to_damage)
     for path in sorted(folder.glob("train-0*")):
         data = path.read_bytes()
         os.utime(path)

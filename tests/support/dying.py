@@ -5,7 +5,9 @@ import contextlib
 import errno
 import functools
 import os
+import pathlib
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -96,6 +98,8 @@ def _tell_of_changes(note: Note) -> None:
             return note(_name, functools.partial(_real, *arguments, **options), None)
 
         setattr(os, name, call)
+        if sys.version_info < (3, 11):  # whose paths keep the functions that they found when they were imported
+            setattr(pathlib._normal_accessor, name, call)
     real_open = os.open
 
     def os_open(path, flags, *arguments, **options):
