@@ -13,10 +13,9 @@ from bertkit.finetune.tasks.task import Task, Vocabulary
 from bertkit.hf import Model, load_outline
 from bertkit.hf.folder import check_vocabulary, is_remote, resolve
 from bertkit.hf.models import check_head, open_model
-from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.model.heads import HEADS, ModelWithHead
-from bertkit.model.initialization import fill
+from bertkit.model.initialization import fill, outline_encoder
 from bertkit.run.lock import locked
 from data_pipelines import durable
 from data_pipelines.labels.sentence import Sentence

@@ -26,7 +26,7 @@ from bertkit.finetune.score_tables import print_results, score_line
 from bertkit.finetune.start import Start, adapt, check_labels, find_given, find_start
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tuning_data import Steps, TuningData, fix_steps, make_tuning_data
-from bertkit.model.build import outline_encoder
+from bertkit.model.initialization import outline_encoder
 from bertkit.run.advice import Adviser
 from bertkit.run.checkpoint import load_checkpoint, resume, save
 from bertkit.run.folder import CHECKPOINTS, EXPORT, check_facts, make_places

@@ -15,10 +15,9 @@ from bertkit.hf.files import Weights, open_weights, replacing, save_weights
 from bertkit.hf.folder import check_vocabulary, resolve
 from bertkit.hf.layout import Layout, Shapes, read_layout, write_layout
 from bertkit.hf.names import Weight, weight_table
-from bertkit.model.build import outline_encoder
 from bertkit.model.encoder import Encoder
 from bertkit.model.heads import HEADS, ModelWithHead
-from bertkit.model.initialization import fill, give_values
+from bertkit.model.initialization import fill, give_values, outline_encoder
 
 Model = Encoder | ModelWithHead
 

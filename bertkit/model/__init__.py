@@ -9,7 +9,6 @@ from data_pipelines.table import front_door
 
 if TYPE_CHECKING:
     from bertkit.model.bert import Bert as Bert
-    from bertkit.model.build import build_encoder as build_encoder
     from bertkit.model.config import BertConfig as BertConfig
     from bertkit.model.config import EncoderConfig as EncoderConfig
     from bertkit.model.config import ModernBertConfig as ModernBertConfig
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from bertkit.model.heads import MaskedLM as MaskedLM
     from bertkit.model.heads import SequenceClassifier as SequenceClassifier
     from bertkit.model.heads import TokenTagger as TokenTagger
+    from bertkit.model.initialization import build_encoder as build_encoder
     from bertkit.model.modernbert import ModernBert as ModernBert
     from bertkit.model.packing import Pack as Pack
     from bertkit.model.packing import pack as pack
@@ -33,7 +33,7 @@ _HOMES = {
     "Pack": "bertkit.model.packing",
     "SequenceClassifier": "bertkit.model.heads",
     "TokenTagger": "bertkit.model.heads",
-    "build_encoder": "bertkit.model.build",
+    "build_encoder": "bertkit.model.initialization",
     "pack": "bertkit.model.packing",
     "unpack": "bertkit.model.packing",
 }

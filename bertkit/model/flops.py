@@ -4,9 +4,9 @@ from functools import cache
 
 from torch import nn
 
-from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.model.heads import ModelWithHead
+from bertkit.model.initialization import outline_encoder
 
 
 def forward_flops(config: EncoderConfig, seq_len: int) -> int:

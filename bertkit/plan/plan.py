@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from bertkit.config.sections import OptimConfig, TrainConfig
 from bertkit.model import MaskedLM
-from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
+from bertkit.model.initialization import outline_encoder
 from bertkit.plan.fusion import fused
 from bertkit.plan.gpus import FRAGMENTED, HIDDEN_SHARE, LIKELY_SHARE, RESERVED_GIB, Gpu, assumptions
 from bertkit.plan.rehearsal import NUM_MICRO_BATCHES, Rehearsal, Setting, Shape, even_shape, rehearse

@@ -7,8 +7,8 @@ import torch
 
 from bertkit.config.recipe import Recipe
 from bertkit.hf import load_outline
-from bertkit.model.build import outline_encoder
 from bertkit.model.config import EncoderConfig
+from bertkit.model.initialization import outline_encoder
 from bertkit.pretrain.data import PretrainingData
 from bertkit.run.folder import num_launched
 from bertkit.run.optim import MOMENTS

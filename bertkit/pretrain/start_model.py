@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from bertkit.config.recipe import Recipe
 from bertkit.hf.models import Model, check_exportable, load_outline, open_model
-from bertkit.model.build import outline_encoder
 from bertkit.model.heads import HEADS
-from bertkit.model.initialization import Values, fill, give_values, values_of
+from bertkit.model.initialization import Values, fill, give_values, outline_encoder, values_of
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.neighbors import start_from_neighbors
 from bertkit.pretrain.objectives import Objective

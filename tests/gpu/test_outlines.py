@@ -15,8 +15,7 @@ from torch.distributed.tensor import DTensor
 import bertkit
 from bertkit.hf.models import open_model
 from bertkit.model import MaskedLM, SequenceClassifier, build_encoder
-from bertkit.model.build import outline_encoder
-from bertkit.model.initialization import fill, values_of
+from bertkit.model.initialization import fill, outline_encoder, values_of
 from bertkit.plan.ranks import fake_ranks
 from bertkit.plan.watch import Memory, Watch
 from bertkit.pretrain.start_model import widened

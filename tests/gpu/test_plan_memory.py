@@ -12,8 +12,8 @@ from threaded_ranks import Rank
 
 from bertkit.config.sections import OptimConfig
 from bertkit.model import MaskedLM, attention, attention_tiles, build_encoder
-from bertkit.model.build import outline_encoder
 from bertkit.model.config import BertConfig, ModernBertConfig
+from bertkit.model.initialization import outline_encoder
 from bertkit.plan.fake_cuda import fake_cuda
 from bertkit.plan.ranks import fake_parameters
 from bertkit.plan.rehearsal import Shape, fake_batch

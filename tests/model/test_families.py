@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 import pytest
 from tiny import TINY, both
 
-from bertkit.model.build import build_encoder, outline_encoder
 from bertkit.model.config import EncoderConfig
 from bertkit.model.encoder import Encoder
 from bertkit.model.families import FAMILIES, family_of
 from bertkit.model.heads import HEADS, MaskedLM, SequenceClassifier, TokenTagger
+from bertkit.model.initialization import build_encoder, outline_encoder
 
 
 @dataclass(frozen=True, kw_only=True)

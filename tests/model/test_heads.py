@@ -19,7 +19,7 @@ from bertkit.model import (
     build_encoder,
     pack,
 )
-from bertkit.model.build import outline_encoder
+from bertkit.model.initialization import outline_encoder
 from bertkit.model.loss import summed_cross_entropy
 
 torch.set_num_threads(1)

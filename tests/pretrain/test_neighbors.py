@@ -7,9 +7,8 @@ from grammar import write_corpus
 
 from bertkit.config.recipe import read_recipe
 from bertkit.model import BertConfig, MaskedLM, ModernBertConfig, build_encoder
-from bertkit.model.build import outline_encoder
 from bertkit.model.initial_heads import BESIDE
-from bertkit.model.initialization import fill
+from bertkit.model.initialization import fill, outline_encoder
 from bertkit.pretrain import start_model
 from bertkit.pretrain.neighbors import REACH, SIZE, neighbor_tables, start_from_neighbors
 from bertkit.pretrain.train import pretrain

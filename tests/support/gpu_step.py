@@ -12,7 +12,7 @@ from torch import nn
 from bertkit.cli.plan import read_job
 from bertkit.config.recipe import recipe_values, shipped_recipes
 from bertkit.model import MaskedLM
-from bertkit.model.build import outline_encoder
+from bertkit.model.initialization import outline_encoder
 from bertkit.plan.fake_cuda import why_not
 from bertkit.plan.plan import Job
 from bertkit.plan.rehearsal import NUM_MICRO_BATCHES, Rehearsal, Setting, even_shape, rehearse

@@ -24,9 +24,8 @@ from bertkit.evaluate.judge import EncodedPairs
 from bertkit.evaluate.pseudo_likelihood import BATCH_TOKENS
 from bertkit.hf import Model
 from bertkit.model import Encoder, MaskedLM
-from bertkit.model.build import outline_encoder
 from bertkit.model.heads import LabelHead
-from bertkit.model.initialization import fill, initialize
+from bertkit.model.initialization import fill, initialize, outline_encoder
 from bertkit.pretrain.data import PretrainingData
 from bertkit.pretrain.objectives import Objective, Scorer
 from bertkit.pretrain.objectives.masked_lm import make_masking
