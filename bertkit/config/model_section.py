@@ -59,8 +59,8 @@ class NewModel:
 
     embeddings: Literal["random", "neighbors"] = "random"
     """How token embeddings start: random, or from counts of neighbouring tokens in the corpus. Counting takes seconds,
-    which are part of train.minutes, and saves many steps. With rotary positions the heads of the first two blocks also
-    start by looking at the neighbours and at places with the same neighbours."""
+    which are part of train.minutes, and saves many steps. With rotary positions heads of the first block also start by
+    looking at the neighbours, and heads of the second block at places with the same neighbours."""
 
     init = None
     old_domain = ()

@@ -68,12 +68,12 @@ class Encoder(nn.Module):
         return torch.empty(shape).normal_(std=self.config.initializer_range, generator=generator)
 
     def look_beside(self, generator: torch.Generator) -> None:
-        """Let heads of the first block start by looking at the tokens one and two places away. A family whose positions
-        cannot say so leaves its heads as they are."""
+        """Let heads of the first block start by looking at the tokens one and two places away. A family without rotary
+        positions leaves its heads as they are."""
 
-    def use_neighbors(self, maps_DD: Sequence[Tensor], spread_DD: Tensor) -> None:
-        """Let each of these heads pass on what its map makes of the embedding there, and heads of the second block look
-        at places with the same neighbours. `spread_DD` is the covariance of embeddings."""
+    def use_neighbors(self, maps_DD: Sequence[Tensor], covariance_DD: Tensor) -> None:
+        """Let each head of `look_beside` pass on what its map makes of the embedding there, and the heads of the second
+        block look at places with the same neighbours. `covariance_DD` is that of the normed embeddings."""
 
     def attention_weights(
         self, input_ids: Packed | Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

@@ -1,12 +1,12 @@
 """Attention heads that know where to look before training begins.
 
-Training finds two kinds of heads late that can be written down at once. In the first block, each head looks one or two
-places to the left or to the right, and passes on what the token there says of the token here. In the second block,
-heads look at places with the same neighbours and copy the token that stands there: a masked token that occurs elsewhere
-in its sequence is found. Training changes these weights like all others.
+Training finds two kinds of heads late, and both can be computed at once. In the first block, up to four heads each look
+at one place: one or two tokens to the left or to the right. They add what the token there says about the token here. In
+the second block, all heads look at places with the same neighbours and copy the token there, so a masked token that
+occurs elsewhere in its sequence can be found. Training changes these weights like all others.
 """
 
-# D width, H heads, E channels per head, K slow channels of a head
+# D width, H heads, E channels per head, K channels by which places are compared
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,14 +24,16 @@ COMMON = 0.3
 """Share of the squares of an embedding that all tokens have in common where heads start by looking beside."""
 
 SHARPNESS = 15.0
-"""Logit of the place that such a head looks at; in a head of 32 channels or more, the places beside it have a fifth
-less."""
+"""Logit of the place that such a head looks at. In a head of 64 channels the places next to it have a fifth less; heads
+of 16 channels or fewer cannot tell it from some distant places."""
 
 PASSED_ON = 0.5
-"""Root mean square of what such a head adds to the residual stream, in which an embedding has 1."""
+"""Root mean square of what such a head adds to the residual stream, over the vocabulary and weighted as `covariance_DD`
+is; a normed embedding has 1."""
 
-ALIKE = 8.0
-"""Logit of a place with the same neighbours; another place has one near 0."""
+ALIKE = 5.66
+"""What each neighbour adds to the logit between two places where it is the same, before the norm of the block. All that
+heads pass on overlaps, so that real logits are larger."""
 
 FAR = 32
 """Places are compared by channels that turn by less than a radian over this distance."""
@@ -45,7 +47,7 @@ class Heads(NamedTuple):
     value_HED: Tensor
     output_DHE: Tensor
     theta: float
-    """How slowly the slowest channels turn."""
+    """Base of the rotary frequencies."""
 
     @classmethod
     def of(cls, into: nn.Linear, out: nn.Linear, num_heads: int, theta: float) -> "Heads":
@@ -65,36 +67,39 @@ def look_beside(heads: Heads, common_D: Tensor) -> None:
         heads.key_HED[head] += size * key_E[:, None] * common_D
 
 
-def pass_on(heads: Heads, maps_DD: Sequence[Tensor], spread_DD: Tensor) -> list[Tensor]:
-    """Let each head that looks beside pass on what its map makes of the token there, as far as its channels reach.
-    Returns the maps as they are then. `spread_DD` is the covariance of the embeddings that the block is given."""
+def pass_on(heads: Heads, maps_DD: Sequence[Tensor], covariance_DD: Tensor) -> list[Tensor]:
+    """Let each head that looks beside pass on what its map makes of the token there, approximated with the rank that a
+    head allows. Returns these approximations. `covariance_DD` is that of the normed embeddings."""
     passed, head_size = [], heads.value_HED.shape[1]
-    spread_D, directions_DD = torch.linalg.eigh(spread_DD)
-    root_D = spread_D.clamp(min=1e-3 * float(spread_D.mean()) + 1e-12).sqrt()
+    variance_D, directions_DD = torch.linalg.eigh(covariance_DD)
+    # Where hardly any token was counted, embeddings differ in few directions, and nothing may be divided by 0.
+    root_D = variance_D.clamp(min=1e-3 * max(0.1, float(variance_D.mean()))).sqrt()
     for head, map_DD in zip(range(len(heads.value_HED)), maps_DD, strict=False):
-        # Of all maps through so few channels, the one with the least error for embeddings that are spread like this.
-        left_DD, strength_D, right_DD = torch.linalg.svd(map_DD @ directions_DD * root_D)
-        strength_E = strength_D[:head_size]
-        size_E = (strength_E * PASSED_ON / (strength_E.square().sum() / len(map_DD)).sqrt().clamp(min=1e-12)).sqrt()
+        # The best approximation of this rank for vectors with this covariance.
+        left_DD, singular_D, right_DD = torch.linalg.svd(map_DD @ directions_DD * root_D)
+        singular_E = singular_D[:head_size]
+        size_E = (singular_E * PASSED_ON / (singular_E.square().sum() / len(map_DD)).sqrt().clamp(min=1e-12)).sqrt()
         heads.value_HED[head] = size_E[:, None] * (right_DD[:head_size] / root_D) @ directions_DD.T
         heads.output_DHE[:, head] = left_DD[:, :head_size] * size_E
         passed.append(heads.output_DHE[:, head] @ heads.value_HED[head])
     return passed
 
 
-def find_alike(heads: Heads, passed_DD: Sequence[Tensor], spread_DD: Tensor) -> None:
-    """Let all heads look at places to which the maps passed on the same, and copy the token there. Each head copies
-    other directions of its embedding, the first one those in which embeddings differ most."""
+def find_alike(heads: Heads, passed_DD: Sequence[Tensor], covariance_DD: Tensor) -> None:
+    """Let all heads look at places that received the same from the heads of `pass_on`, and copy the token there. Each
+    head copies other directions of its embedding, the first one those in which embeddings differ most."""
     num_heads, head_size, _ = heads.query_HED.shape
     channels_K = slow_channels(FAR, head_size, heads.theta)
     for channels, map_DD in zip(channels_K.chunk(len(passed_DD)), passed_DD, strict=False):
-        strength_D, directions_DD = torch.linalg.eigh(map_DD @ spread_DD @ map_DD.T)  # the strongest last
-        strength = strength_D.flip(0)[: len(channels)].sum().clamp(min=1e-12)
+        variance_D, directions_DD = torch.linalg.eigh(map_DD @ covariance_DD @ map_DD.T)  # the largest last
+        variance = variance_D.flip(0)[: len(channels)].sum()
+        if variance < 1e-6:
+            continue  # no neighbour says anything, so there is nothing to compare
         compared_KD = directions_DD.flip(1)[:, : len(channels)].T
-        compared_KD *= (ALIKE * (head_size / len(passed_DD)) ** 0.5 / strength).sqrt()
+        compared_KD *= (ALIKE * head_size**0.5 / variance).sqrt()
         heads.query_HED[:, channels] = compared_KD
         heads.key_HED[:, channels] = compared_KD
-    identity_DD = torch.linalg.eigh(spread_DD).eigenvectors.flip(1)
-    for head, copied_DE in zip(range(num_heads), identity_DD.split(head_size, dim=1), strict=True):
+    principal_DD = torch.linalg.eigh(covariance_DD).eigenvectors.flip(1)
+    for head, copied_DE in zip(range(num_heads), principal_DD.split(head_size, dim=1), strict=True):
         heads.value_HED[head] = copied_DE.T
         heads.output_DHE[:, head] = copied_DE

@@ -69,17 +69,18 @@ class ModernBert(Encoder):
     @torch.no_grad()
     def look_beside(self, generator: torch.Generator) -> None:
         tokens_VD = changeable(self.tokens.weight)
-        # Its mean is 0 like that of whatever leaves a norm.
+        # Its mean is 0, as a norm would remove any other mean.
         common_D = normal(tokens_VD.shape[1:], 1.0, generator)
         common_D = F.normalize(common_D - common_D.mean(), dim=0)
         tokens_VD += common_D * tokens_VD.square().sum(dim=1).mean().sqrt() * (COMMON / (1 - COMMON)) ** 0.5
         look_beside(self.heads_of(0), common_D)
 
     @torch.no_grad()
-    def use_neighbors(self, maps_DD: Sequence[Tensor], spread_DD: Tensor) -> None:
-        passed_DD = pass_on(self.heads_of(0), maps_DD, spread_DD)
+    def use_neighbors(self, maps_DD: Sequence[Tensor], covariance_DD: Tensor) -> None:
+        passed_DD = pass_on(self.heads_of(0), maps_DD, covariance_DD)
         if len(self.layers) > 1:
-            find_alike(self.heads_of(1), passed_DD[:2], spread_DD)
+            # Comparing the neighbours two places away as well was worse.
+            find_alike(self.heads_of(1), passed_DD[:2], covariance_DD)
 
     def heads_of(self, index: int) -> Heads:
         layer, config = self.layers[index], self.config

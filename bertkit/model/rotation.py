@@ -35,7 +35,7 @@ def looking_at(distance: int, head_size: int, theta: float) -> tuple[Tensor, Ten
 
 
 def slow_channels(distance: int, head_size: int, theta: float) -> Tensor:
-    """Channels that turn by less than a radian over this distance, those of one plane side by side."""
+    """Channels that turn by less than a radian over this distance, plane by plane."""
     slow = torch.nonzero(_frequencies(head_size, theta) * distance < 1)
     return torch.cat((slow, slow + head_size // 2), dim=1).flatten()
 

@@ -3,15 +3,13 @@
 The first thousands of steps teach an embedding the neighbours of its token. Counting gives them in seconds, over far
 more text than those steps would see: how much more often than by chance each frequent token occurs one or two places
 before every token, one or two after it, and a few places around it. The strongest directions of these tables are the
-embeddings. They need no label and no second model, and all further training is unchanged. Where positions can say so,
-heads of the first block start by looking at these neighbours and passing on what the tables say of the token between
-them; those of the second block start by looking for places with the same neighbours. The head of the model starts by
-passing on what it is given.
+embeddings. They need no label and no second model, and all further training is unchanged. With rotary positions, heads
+of the first block start by looking at these neighbours and passing on what the tables say about the token between them;
+heads of the second block start by looking at places with the same neighbours. The head that predicts tokens starts
+nearly linear.
 """
 
 # V vocabulary, C context tokens, D width, T tokens, K directions kept while factorising
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertkit.model import Encoder
+from bertkit.model.heads import VocabularyHead
 from bertkit.model.initial_heads import BESIDE
 from bertkit.model.initialization import changeable
 from data_pipelines.rows.batch import RowBatch
@@ -34,11 +33,12 @@ REACH = 5
 """Greatest distance of a neighbour; one at distance n counts 1/(n-1) times."""
 
 SIZE = 3.5
-"""Root mean square of the embeddings, as a multiple of the random initialisation's."""
+"""Root mean square of the embeddings, as a multiple of the random initialisation's, before they get the direction that
+all share."""
 
 STRAIGHT = 0.6
-"""What the dense layer of a head starts by multiplying its input with. The less, the straighter is the nonlinearity
-after it; the norm that follows makes up for the size."""
+"""Multiple of the identity with which the head's dense layer starts. The smaller it is, the more nearly linear is the
+activation after it; the norm that follows restores the size."""
 
 
 @torch.no_grad()
@@ -46,7 +46,8 @@ def start_from_neighbors(model: nn.Module, rows: Rows, special_ids: frozenset[in
     """Set the token embeddings of the model's encoder from their neighbours in the rows, and what can use them: heads,
     where positions allow it, and the head that predicts tokens, if there is one.
 
-    Special tokens, and tokens without a neighbour, keep the direction of their embedding.
+    Special tokens, and tokens without a neighbour, keep the direction of their embedding, apart from the one that all
+    then share.
     """
     counts_V = rows.token_counts()
     counts_V[list(special_ids)] = 0
@@ -57,28 +58,29 @@ def start_from_neighbors(model: nn.Module, rows: Rows, special_ids: frozenset[in
     known_V = torch.stack([table.any(dim=1) for table in tables]).any(dim=0)
     # Rare tokens weigh less, but not as much less as they are rarer.
     weight_V = torch.from_numpy(counts_V).float().sqrt()
-    found_VD, said_CD = factorize(tables, weight_V, weight_V[frequent], tokens_VD.shape[1], seed)
-    tokens_VD[known_V] = found_VD[known_V]
+    factors_VD, contexts_CD = factorize(tables, weight_V, weight_V[frequent], tokens_VD.shape[1], seed)
+    tokens_VD[known_V] = factors_VD[known_V]
     # All have one size. If [MASK], which is never counted, were smaller, more of it would be what all tokens share, and
     # heads that look beside would look at it instead.
     size = SIZE * encoder.config.initializer_range
     tokens_VD *= size / tokens_VD.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
     encoder.look_beside(torch.Generator().manual_seed(seed))
     normed_VD = F.layer_norm(tokens_VD, tokens_VD.shape[1:])
-    maps_DD = [_map(normed_VD[frequent], context_CD, weight_V[frequent]) for context_CD in said_CD[:-1]]
+    maps_DD = [_map(normed_VD[frequent], said_CD, weight_V[frequent]) for said_CD in contexts_CD[:-1]]
     encoder.use_neighbors(maps_DD, _covariance(normed_VD, weight_V))
-    _start_head(getattr(model, "head", None), counts_V)
+    head = getattr(model, "head", None)
+    if isinstance(head, VocabularyHead):
+        _start_head(head, tokens_VD, counts_V)
 
 
-def _start_head(head: Any, counts_V: np.ndarray) -> None:
-    """Without anything from the encoder, predict by frequency."""
-    bias_V = getattr(head, "decoder_bias", None)
-    if bias_V is not None:
+def _start_head(head: VocabularyHead, tokens_VD: Tensor, counts_V: np.ndarray) -> None:
+    """Predict by frequency where the encoder says nothing, and else the tokens whose embeddings are nearest."""
+    if head.decoder_bias is not None:
         smoothed_V = torch.from_numpy(counts_V).float() + 0.5
-        changeable(bias_V)[: len(smoothed_V)] = (smoothed_V / smoothed_V.sum()).log()
-    transform = getattr(head, "transform", None)
-    if transform is not None:
-        nn.init.eye_(changeable(transform.dense.weight)).mul_(STRAIGHT)
+        changeable(head.decoder_bias).copy_((smoothed_V / smoothed_V.sum()).log())
+    if head.decoder_weight is not None:
+        changeable(head.decoder_weight).copy_(tokens_VD)
+    nn.init.eye_(changeable(head.transform.dense.weight)).mul_(STRAIGHT)
 
 
 def neighbor_tables(rows: Rows, counts_V: np.ndarray) -> tuple[list[Tensor], np.ndarray]:
@@ -152,7 +154,8 @@ def factorize(
     inner_KK = basis_VK.T @ _times_its_transpose(tables, basis_VK)
     strength_K, rotation_KK = torch.linalg.eigh((inner_KK + inner_KK.T) / 2)
     directions_VD = basis_VK @ rotation_KK.flip(1)[:, :width]
-    # Tokens and contexts get equal shares of a strength, which is squared here. Directions with next to none are noise.
+    # Tokens and contexts each get the root of a singular value, whose square is an eigenvalue here. Directions with
+    # next to none are noise.
     share_D = strength_K.clamp(min=0).flip(0)[:width] ** 0.25
     share_D[share_D < 0.01 * share_D[0]] = 0
     inverse_D = torch.where(share_D > 0, 1 / share_D, 0)

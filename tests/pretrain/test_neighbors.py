@@ -1,6 +1,7 @@
 """Embeddings that start from neighbours: tokens used alike start alike, and what was never seen stays as it was."""
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from grammar import write_corpus
@@ -16,7 +17,7 @@ from data_pipelines.rows.batch import RowBatch
 
 torch.set_num_threads(1)
 VOCABULARY = 40
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
 WIDE = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 16}
 
 
@@ -157,7 +158,8 @@ def test_the_tables_hold_the_association_of_every_pair_inside_a_sequence():
 
 
 def test_the_start_is_a_function_of_rows_and_seed():
-    assert torch.equal(started()[1].encoder.tokens.weight, started()[1].encoder.tokens.weight)
+    one, other = (started()[1].state_dict() for _ in range(2))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def test_an_outline_starts_as_a_model_does():
@@ -168,9 +170,19 @@ def test_an_outline_starts_as_a_model_does():
     assert all(torch.equal(tensor, wanted[name]) for name, tensor in fill(outline).state_dict().items())
 
 
-def test_one_short_sequence_is_enough():
-    tokens = started(rows=Sequences([[1, 7, 2]]))[1].encoder.tokens.weight
-    assert tokens.isfinite().all()
+@pytest.mark.parametrize("sequences", [[[1, 7, 2]], [[7, 8]], [[7] * 20], [[1, 2]], [[5, 3, 5, 0], [5, 1, 6, 1, 0, 4]]])
+@pytest.mark.parametrize("channels", [2, 4, 16])
+def test_with_next_to_nothing_counted_the_first_gradient_is_finite(sequences, channels):
+    config = ModernBertConfig(vocab_size=VOCABULARY, **{**SIZES, "hidden_size": 2 * channels})
+    model = started(config, Sequences(sequences))[1]
+    ids = torch.tensor([[1, 7, 4, 8, 9, 2]])
+    model(ids, torch.ones_like(ids)).logsumexp(-1).sum().backward()
+    assert all(param.grad.isfinite().all() and param.abs().max() < 1000 for param in model.parameters())
+
+
+def test_a_projection_of_its_own_starts_as_the_embeddings():
+    model = started(ModernBertConfig(vocab_size=VOCABULARY, tie_word_embeddings=False, **SIZES))[1]
+    assert torch.equal(model.head.decoder_weight, model.encoder.tokens.weight)
 
 
 def test_a_run_counts_once_and_the_time_belongs_to_its_minutes(tmp_path, monkeypatch):
