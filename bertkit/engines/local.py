@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from bertkit.engines.parts import Commands
@@ -42,11 +43,13 @@ def start(command: list[str], log: Path, folder: Path | str | None = None) -> su
             stderr=subprocess.STDOUT,
             cwd=folder,
             env=os.environ | {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=partial(_die_with_parent, os.getpid()) if sys.platform == "linux" else None,
         )
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """A part must not outlive a killed engine: the next one would make it again at the same time."""
     set_death_signal = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:  # killed before it could be asked to tell
+        os._exit(1)
