@@ -16,13 +16,15 @@ from data_pipelines.labels.sentence import Sentence
 
 LEGAL_SPANS = "legal_spans"
 """The setting that keeps tags to the rules of their scheme."""
+SPAN_POWER = "span_power"
+"""The setting by whose power the probability of a whole span becomes its confidence; no word's changes."""
 
 
 class Confidence(NamedTuple):
     words: list[float]
     """The probability of each word's label."""
     spans: dict[tuple[int, int], float] | None = None
-    """The probability of each span as a whole, by its first word and the one after its last; None without rules."""
+    """How sure each span as a whole is, by its first word and the one after its last; None without rules."""
 
 
 def predict_labels(
@@ -43,9 +45,12 @@ def predict_labels(
         label_W = legal_labels(logits_WK, num_words, rules)
         confidence_W, spans_S = span_probabilities(logits_WK, num_words, label_W, rules)
         best, probability_W = label_W.tolist(), confidence_W.tolist()
-    borders = pairwise([0, *accumulate(num_words)])
+    borders, power = pairwise([0, *accumulate(num_words)]), settings.get(SPAN_POWER, 1.0)
     return [
-        ([labels[index] for index in best[start:end]], Confidence(probability_W[start:end], spans))
+        (
+            [labels[index] for index in best[start:end]],
+            Confidence(probability_W[start:end], spans and {place: sure**power for place, sure in spans.items()}),
+        )
         for (start, end), spans in zip(borders, spans_S, strict=True)
     ]
 

@@ -1,11 +1,20 @@
 """A model in training on dev and test: predictions, scores, and how sure it should be. The ranks share the work."""
 
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertkit.finetune.answers import SPAN_POWER, rules_of
 from bertkit.finetune.batches import asking
-from bertkit.finetune.tasks.calibration import binned, calibration_scores, cooled, fit_temperature
+from bertkit.finetune.tasks.calibration import (
+    binned,
+    calibration_scores,
+    cooled,
+    fit_span_power,
+    fit_temperature,
+    span_surprise,
+)
 from bertkit.finetune.tasks.task import Scores, calibration_of
 from bertkit.finetune.tuning_data import TuningData
 from bertkit.finetune.windows import Ask, Row, documents
@@ -46,14 +55,18 @@ def ask_once(data: TuningData, part: str, trainable: Trainable) -> Answered:
     return Answered(part, shares, mine, rows, None if data.task.asks_again else lambda asked: iter(answers))
 
 
+ConfidenceSettings = dict[str, float]
+"""The settings "temperature" and, of spans, their power."""
+
+
 class Temperatures(NamedTuple):
-    fitted: float
+    fitted: ConfidenceSettings
     """What fits the whole dev set best."""
-    crossed: tuple[float, float]
+    crossed: tuple[ConfidenceSettings, ConfidenceSettings]
     """What fits the odd ones of its sentences best, for the even ones; and the other way round. The error that dev
     shows with them is not flattered by a temperature that was fitted to it."""
 
-    def of(self, part: str) -> tuple[float, ...]:
+    def of(self, part: str) -> tuple[ConfidenceSettings, ...]:
         """Those that the sentences of a part take in turn."""
         return self.crossed if part == "dev" else (self.fitted,)
 
@@ -63,13 +76,20 @@ def fit_temperatures(data: TuningData, dev: Answered, trainable: Trainable) -> T
     calibration = calibration_of(data.task)
     if calibration is None or dev.ask is None:
         return None
-    surprise = calibration.surprise(dev.ask, dev.sentences, dev.rows, data.labeled.labels, data.labeled.settings)
+    labels, settings = data.labeled.labels, data.labeled.settings
+    surprise = calibration.surprise(dev.ask, dev.sentences, dev.rows, labels, settings)
     odd_S = np.array(dev.shares[trainable.accelerator.process_index], int) % 2 == 1
 
-    def fit(chosen_S: np.ndarray) -> float:
-        return fit_temperature(
-            lambda temperature: sum(_of_all_ranks(float(surprise(temperature)[chosen_S].sum()), trainable))
-        )
+    def total(surprise: np.ndarray) -> float:
+        return sum(_of_all_ranks(float(surprise.sum()), trainable))
+
+    def fit(chosen_S: np.ndarray) -> ConfidenceSettings:
+        temperature = fit_temperature(lambda tried: total(surprise(tried)[chosen_S]))
+        if rules_of(labels, settings) is None:
+            return {"temperature": temperature}
+        answers = zip(dev.sentences, _predictions(data, dev, settings, trainable, temperature), strict=True)
+        of_spans = span_surprise(calibration, compress(answers, chosen_S))
+        return {"temperature": temperature, SPAN_POWER: fit_span_power(lambda tried: total(of_spans(tried)))}
 
     return Temperatures(fit(np.ones_like(odd_S)), (fit(odd_S), fit(~odd_S)))
 
@@ -87,7 +107,10 @@ def all_scores(
         scores[name] = task.score(data.labeled, sentences, _gathered(answered, otherwise, trainable))
     calibration = calibration_of(task)
     if temperatures is not None and calibration is not None:
-        in_turn = [_predictions(data, answered, settings, trainable, each) for each in temperatures.of(answered.part)]
+        in_turn = [
+            _predictions(data, answered, {**settings, **each}, trainable, each["temperature"])
+            for each in temperatures.of(answered.part)
+        ]
         mine = answered.shares[trainable.accelerator.process_index]
         calibrated = [in_turn[index % len(in_turn)][place] for place, index in enumerate(mine)]
         bins = {

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from bertkit.config.finetune import FinetuneRecipe
+from bertkit.finetune.answers import SPAN_POWER
 from bertkit.finetune.card import tagger_card
 from bertkit.finetune.cautions import cautions
 from bertkit.finetune.evaluation import all_scores, ask_once, fit_temperatures
@@ -39,7 +40,7 @@ def finish_seed(
     answers = {part: ask_once(data, part, trainable) for part in ("dev", "test") if data.rows[part]}
     temperatures = fit_temperatures(data, answers["dev"], trainable) if "dev" in answers else None
     if temperatures is not None:
-        found["temperature"] = temperatures.fitted
+        found |= temperatures.fitted
     for part, answered in answers.items():
         scores = found[part] = all_scores(data, answered, temperatures, recipe.eval.worst, trainable)
         line = f"best: step {found['step']}  {part}: {score_line(data.task, scores)}"
@@ -56,7 +57,7 @@ def _export(
     settings = data.task.finished(model, data.labeled.settings)
     if "temperature" in found:
         bake_in(model, found["temperature"])
-        settings = {**settings, "temperature": found["temperature"]}
+        settings = {**settings, **{name: found[name] for name in ("temperature", SPAN_POWER) if name in found}}
     _name_problem(model, data.task.problem_type)
 
     def write(gathered: Iterator[Tensor]) -> None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bertkit.finetune.answers import SPAN_POWER
 from bertkit.finetune.tasks.task import Column, Scores, Task
 from bertkit.terminal import has_rich, printable
 
@@ -49,9 +50,10 @@ def calibration_lines(found: Mapping[str, Any], part: str) -> list[str]:
     errors = found.get(part, {}).get("calibration")
     if errors is None or "temperature" not in found:
         return []
+    power = f", span power {found[SPAN_POWER]:.2f}" if SPAN_POWER in found else ""
     return [
         f"expected calibration error on {part}: {errors['error']:.2%}, before calibration {errors['error_before']:.2%} "
-        f"(temperature {found['temperature']:.2f})"
+        f"(temperature {found['temperature']:.2f}{power})"
     ]
 
 

@@ -10,12 +10,14 @@ from grammar import write_conll
 
 import bertkit
 from bertkit.cli import main
-from bertkit.finetune.answers import softmax
+from bertkit.finetune.answers import LEGAL_SPANS, SPAN_POWER, predict_labels, softmax
 from bertkit.finetune.tasks.calibration import (
     OF_LABELS,
     binned,
     calibration_scores,
+    fit_span_power,
     fit_temperature,
+    span_surprise,
 )
 from bertkit.finetune.windows import Row
 from data_pipelines.labels.decoding import log_likelihood, tag_rules
@@ -52,6 +54,28 @@ def test_the_temperature_of_sampled_sequences_is_found_again():
     assert found == pytest.approx(2, rel=0.1)
 
 
+def test_spans_are_as_sure_as_they_are_right_however_sure_the_words_are():
+    """Spans of one word, of which the model is surer than it may be: they are right by a power of its probability."""
+    random, labels, settings = np.random.default_rng(2), ("O", "B-a", "I-a"), {"scheme": "iob2", LEGAL_SPANS: True}
+    gap = random.uniform(0.1, 3, 20_000)
+    logits = np.stack([0 * gap, gap, 0 * gap - 30], axis=1)
+    right = random.random(len(gap)) < (1 / (1 + np.exp(-gap))) ** 2.5
+    sentences = [Sentence(["w"], ["B-a" if each else "O"], "", []) for each in right]
+    rows = [Row(np.zeros(1, int), np.arange(1), np.arange(1), index) for index in range(len(gap))]
+
+    def predicted(**more):
+        return predict_labels(lambda rows: [([*range(len(gap))], logits)], sentences, rows, labels, settings | more)
+
+    usual = predicted()
+    power = fit_span_power(lambda tried: span_surprise(OF_LABELS, zip(sentences, usual, strict=True))(tried).sum())
+    assert power == pytest.approx(2.5, rel=0.05)
+    mended = predicted(**{SPAN_POWER: power})
+    before, after = (calibration_scores([{"error": binned(OF_LABELS, sentences, each)}]) for each in (usual, mended))
+    assert after["error"] < 0.02 < 0.2 < before["error"]
+    assert after["words"] == before["words"]
+    assert [tags for tags, _ in mended] == [tags for tags, _ in usual]
+
+
 def test_a_dev_set_without_mistakes_makes_a_model_surer_by_how_much_it_holds():
     """Words that are all right, with a logit of 5 above the other label. Nothing to learn from leaves it at 1."""
 
@@ -77,10 +101,10 @@ def test_the_error_that_dev_shows_is_of_temperatures_that_the_other_half_of_dev_
     monkeypatch.setattr(evaluation, "_of_all_ranks", lambda value, trainable: [value])
     answered = evaluation.Answered("dev", [[*range(6)]], sentences, rows, lambda rows: iter([([*range(6)], logits)]))
     found = evaluation.fit_temperatures(data, answered, trainable)
-    for_even, for_odd = found.crossed
+    for_even, for_odd = (each["temperature"] for each in found.crossed)
     assert for_even == pytest.approx(4, rel=0.01)
-    assert for_odd < 0.6 < found.fitted
-    assert found.of("dev") == (for_even, for_odd)
+    assert for_odd < 0.6 < found.fitted["temperature"]
+    assert found.of("dev") == found.crossed
     assert found.of("test") == (found.fitted,)
 
 
@@ -118,6 +142,7 @@ def test_the_export_is_calibrated_and_says_by_what(home):
     (seed,) = json.loads((home / "run" / "scores.json").read_bytes())["seeds"]
     settings = json.loads((home / "run" / "export" / "tagging.json").read_bytes())
     assert settings["temperature"] == seed["temperature"] != 1
+    assert settings["span_power"] == seed["span_power"] != 1
     assert {"error", "error_before", "words"} <= seed["dev"]["calibration"].keys()
     model = bertkit.load(home / "run" / "export")
     newest = sorted((home / "run" / "seed-0" / "checkpoints").glob("step-*"))

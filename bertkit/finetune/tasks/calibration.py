@@ -2,6 +2,9 @@
 
 Logits are divided by the temperature before they become probabilities. No decision changes by that: the likeliest
 label stays the likeliest, and so does the likeliest sequence of labels.
+
+Nearly all words of a sentence are outside of spans, and they decide which temperature fits. Spans may be far less sure
+to be right, above all where training gave rare labels more weight; so a power of their probability is fitted, too.
 """
 
 # W words over all sentences, B bins
@@ -67,6 +70,19 @@ def fit_temperature(surprise: Callable[[float], float]) -> float:
             right = low + ratio * (high - low)
             at_right = cost(right)
     return 2 / (low + high)
+
+
+def fit_span_power(surprise: Callable[[float], float]) -> float:
+    """The power of spans' probabilities with the least surprise at which of them are right, which is convex in it."""
+    return 1 / fit_temperature(lambda inverse: surprise(1 / inverse))
+
+
+def span_surprise(calibration: Calibration, answers: Iterable[tuple[Sentence, tuple[Any, Any]]]) -> Surprise:
+    """Here of each span that was predicted, at its being right or wrong, as a function of the power."""
+    hits = [hit for sentence, prediction in answers for hit in calibration.hits(sentence, *prediction).get("spans", ())]
+    sure_P, right_P = np.array(hits, float).reshape(-1, 2).T
+    log_P = np.log(sure_P.clip(1e-12, 1 - 1e-12))
+    return lambda power: np.where(right_P, -power * log_P, -np.log(-np.expm1(power * log_P)))
 
 
 def binned(calibration: Calibration, sentences: Iterable[Sentence], predictions: Iterable[tuple[Any, Any]]) -> Bins:
