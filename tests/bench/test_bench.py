@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from reference import reference_transformers
 from telling import rows_and_notes
 
 from bertkit.bench import growth, load, machine, race, step, write
@@ -286,7 +287,7 @@ def test_ours_stops_as_soon_as_it_is_there(racing):
 
 
 def test_a_race_is_run_and_told(tiny, monkeypatch):
-    pytest.importorskip("transformers", minversion="5.0")
+    reference_transformers()
     course = race.Race(their_steps=2, their_batch=4, held_out_share=0.3, held_out_rows=8, score_every=1, minutes=0.001)
     (row,), notes = rows_and_notes(race.bench_race("transformers", True, race=course))
     assert row.unit == "s"

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reference import reference_transformers
 from telling import rows_and_notes
 
 from bertkit.bench import clean, collator, prepare, tag
@@ -48,7 +49,7 @@ def test_bench_collator_measures_every_shape_and_form(tmp_path):
 
 
 def test_bench_collator_stands_beside_transformers(tmp_path):
-    pytest.importorskip("transformers", minversion="5.0")
+    reference_transformers()
     for row in measured(tmp_path, "collator", "--against", "transformers"):
         assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
 
@@ -60,7 +61,7 @@ def test_bench_prepare_stands_beside_bare_encoding():
 
 
 def test_bench_tag_stands_beside_the_pipeline_with_the_same_tags(tmp_path, monkeypatch):
-    pytest.importorskip("transformers", minversion="5.0")
+    reference_transformers()
     monkeypatch.setattr(tag, "multiplies_in_bf16", lambda: True)
     rows = measured(tmp_path, "tag", "--against", "transformers")
     shapes, batches, kinds = ("bert", "modernbert"), (1, 32), ("ragged", "full")

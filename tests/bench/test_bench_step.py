@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from reference import reference_transformers
 from telling import rows_and_notes
 
 from bertkit.bench import step
@@ -14,7 +15,7 @@ TINY = Workload(layers=2, width=64, vocab_size=100, rows=4, length=16, ragged=Tr
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_both_sides_compute_the_same_loss_step_after_step(architecture):
-    pytest.importorskip("transformers", minversion="5.0")
+    reference_transformers()
     workload = TINY._replace(architecture=architecture)
     batch = make_batch(workload)
     ours, theirs = our_step(workload, batch.packed), their_step(workload, batch)
@@ -51,7 +52,7 @@ def test_memory_is_that_of_the_measured_process_alone():
 
 
 def test_rows_hold_both_sides_and_the_notes_their_memory(monkeypatch):
-    pytest.importorskip("transformers", minversion="5.0")
+    reference_transformers()
     monkeypatch.setattr(step, "WORKLOADS", [TINY])
     monkeypatch.setattr(step, "matrix_peak", lambda: 1e12)
     (row,), notes = rows_and_notes(step.bench_step("transformers", quick=True))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grammar import write_corpus
+from reference import reference_transformers
 from small_model import save_small_model
 
 import bertkit
@@ -74,7 +75,7 @@ def test_intervals_are_wilsons_and_narrow_with_pairs():
 
 @pytest.mark.parametrize("method", ["plain", "word-wise"])
 def test_the_same_scores_as_padded_rows_through_transformers(model, method):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     pairs = random_pairs(40)
     judgment = judge_folder(str(model), pairs, JudgeConfig(method=method), None)
     oracle = transformers.AutoModelForMaskedLM.from_pretrained(model).eval()

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from grammar import documents, write_conll, write_corpus
+from reference import reference_transformers
 
 import bertkit
 from bertkit.config.finetune import read_finetune_recipe
@@ -19,7 +20,7 @@ from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grammar import NOUNS, write_corpus
+from reference import reference_transformers
 
 import bertkit
 from bertkit.config.finetune import read_finetune_recipe
@@ -60,7 +61,7 @@ def test_a_pretrained_encoder_is_the_start_and_the_export_a_plain_masked_lm(enco
     tagger = writer.tagger
     rows = tagger.task.rows([Sentence([NOUNS[0]], None, "", [])], tagger.encode, tagger.form)
     (_, ours), *_ = tagger.ask(rows)
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "run/export").eval()
     batch = collate(rows)
     given = {"input_ids": batch.input_ids, "position_ids": batch.position_ids, "token_type_ids": batch.token_type_ids}

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from grammar import documents
+from reference import reference_transformers
 from taggers import LABELS, TAGGER_SIZES
 
 import bertkit
@@ -93,7 +94,7 @@ def test_tagging_is_lazy(random_tagger):
 
 
 def test_transformers_gives_the_same_scores_and_its_pipeline_the_same_tags(random_tagger, grammar_tokenizer):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     model = transformers.AutoModelForTokenClassification.from_pretrained(random_tagger).eval()
     assert model.config.id2label == dict(enumerate(LABELS))
     ids = torch.tensor([grammar_tokenizer.backend.encode("anna paints the old house").ids])
@@ -132,7 +133,7 @@ def test_a_model_without_labels_is_refused(grammar_tokenizer, tmp_path):
 
 @pytest.mark.parametrize("config", [BertConfig, ModernBertConfig])
 def test_transformers_opens_a_text_classifier(grammar_tokenizer, tmp_path, config):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     encoder = build_encoder(
         config(vocab_size=grammar_tokenizer.vocab_size, max_position_embeddings=64, **TAGGER_SIZES), 0
     )

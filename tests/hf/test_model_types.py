@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity import assert_import_and_export_agree
+from reference import reference_transformers
 from safetensors.torch import load_file
 from tiny import TINY, edit_config
 
@@ -16,7 +17,7 @@ from bertkit.cli import main
 from bertkit.hf.model_types import MODEL_TYPES
 from bertkit.model import MaskedLM, SequenceClassifier, TokenTagger, build_encoder
 
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 torch.set_num_threads(1)
 HEADS = ["Model", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification"]
 SHAPE = {

@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from reference import reference_transformers
 
 import bertkit
 from bertkit.cli import main
 
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 torch.set_num_threads(1)
 HEADS = {
     "Model": "feature-extraction",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from reference import reference_transformers
 
 import bertkit
 from bertkit.config.finetune import read_finetune_recipe
@@ -15,7 +16,7 @@ from data_pipelines.text.config import CorpusConfig
 from data_pipelines.vocab.config import TokenizerConfig
 from data_pipelines.vocab.tokenizer import train_tokenizer
 
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 torch.set_num_threads(1)
 WORDS = ["anna", "paints", "the", "sea", "bob", "likes", "old", "trees", "clara", "sings"]
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 from collating import LONG, PLAIN, backend, examples, restored, transformers_tokenizer
+from reference import reference_transformers
 from tokenizers import AddedToken
 
 from data_pipelines.masks.arguments import check_tensors
 from data_pipelines.masks.collator import MaskingCollator
 
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 
 
 def both(given, **options):

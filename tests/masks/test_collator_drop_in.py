@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from collating import PLAIN, backend, examples, restored, transformers_tokenizer
+from reference import reference_transformers
 
 from data_pipelines.masks.batch import PackedBatch
 from data_pipelines.masks.collator import MaskingCollator
@@ -30,7 +31,7 @@ def test_left_padding_of_a_transformers_tokenizer_is_kept():
 
 
 def test_it_serves_a_transformers_trainer(tmp_path):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     config = transformers.BertConfig(
         vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
@@ -55,7 +56,7 @@ def test_it_serves_a_transformers_trainer(tmp_path):
 
 
 def test_it_means_what_the_collator_of_transformers_means():
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     tokenizer = transformers_tokenizer()
     given = [{"input_ids": [2, *([7] * 100), 3]} for _ in range(200)]
     theirs = transformers.DataCollatorForLanguageModeling(tokenizer)([dict(example) for example in given])

@@ -1,8 +1,8 @@
 """Where the collator takes the words of whole-word masking from."""
 
 import numpy as np
-import pytest
 from collating import PLAIN, SPECIAL, backend
+from reference import reference_transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from data_pipelines.masks.collator import MaskingCollator
@@ -24,7 +24,7 @@ def test_starts_word_comes_before_any_other_source_of_words():
 
 
 def test_words_of_fast_encodings_are_used_but_for_chinese():
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate([*SPECIAL, *alphabet])}
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
@@ -50,7 +50,7 @@ def test_words_come_from_word_ids_when_given():
 
 
 def test_words_of_a_byte_level_vocabulary_break_at_punctuation():
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     text = "Hello world, it is 2024! (really) naïve words:"
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -8,11 +8,12 @@ import pickle
 import pytest
 import torch
 from collating import LONG, PLAIN, examples
+from reference import reference_transformers
 
 from data_pipelines.masks.collator import MaskingCollator
 from data_pipelines.masks.processes import process_identity
 
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 
 
 def test_a_seed_repeats_the_masks_and_the_global_seed_changes_nothing():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import reference_transformers
 
 from bertkit.config.fields import build
 from bertkit.model import BertConfig, MaskedLM, build_encoder
@@ -43,7 +44,7 @@ def bert_settings(draw):
     lengths=st.lists(st.integers(1, 16), min_size=1, max_size=4),
 )
 def test_outputs_gradients_and_weights_agree_with_transformers(tmp_path_factory, values, head, lengths):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     from parity import assert_import_and_export_agree
 
     torch.manual_seed(0)
@@ -74,7 +75,7 @@ def test_sinusoids_by_hand():
 
 
 def test_sinusoidal_positions_stay_fixed_and_export_as_weights(tmp_path):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     import bertkit
 
     config = build(BertConfig, {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2,

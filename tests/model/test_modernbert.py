@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import reference_transformers
 
 from bertkit.config.fields import build
 from bertkit.model import ModernBertConfig, build_encoder, pack
@@ -60,7 +61,7 @@ def modernbert_settings(draw):
     lengths=st.lists(st.integers(1, 24), min_size=1, max_size=4),
 )
 def test_outputs_gradients_and_weights_agree_with_transformers(tmp_path_factory, values, head, lengths):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     from parity import assert_import_and_export_agree
 
     torch.manual_seed(0)

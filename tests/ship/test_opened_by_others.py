@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from parity import ragged_batch
+from reference import reference_transformers
 from shipped import config_of, generated_sentences, model_of, save_tagger
 from small_model import save_small_model
 
@@ -25,7 +26,7 @@ from bertkit.ship.onnx_file import graph_of, onnx_bytes
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-transformers = pytest.importorskip("transformers", minversion="5.0")
+transformers = reference_transformers()
 torch.set_num_threads(1)
 SUPPORT = Path(__file__).parent.parent / "support"
 BYTE_LEVEL = ("roberta", "modernbert")

@@ -1,8 +1,8 @@
 """What the tests of the collator share: small vocabularies, tokenizers and examples."""
 
 import numpy as np
-import pytest
 import torch
+from reference import reference_transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -20,7 +20,7 @@ def backend() -> Tokenizer:
 
 
 def transformers_tokenizer():
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     names = {f"{name[1:-1].lower()}_token": name for name in SPECIAL}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend(), **names)
 

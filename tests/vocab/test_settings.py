@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from reference import reference_transformers
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from data_pipelines.vocab.extend import extend_tokenizer
@@ -79,7 +80,7 @@ def test_a_vocabulary_with_gaps_or_line_breaks_is_no_list_of_lines(tmp_path):
 @pytest.mark.parametrize("class_name", ["BertTokenizer", "PreTrainedTokenizerFast"])
 def test_an_extended_vocabulary_means_the_same_to_every_reader(class_name, tmp_path):
     """Tokens that were added behind the vocabulary keep their ids when more come after them."""
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     write(tmp_path, {"tokenizer_class": class_name, "unk_token": "[UNK]"})
     before = load_tokenizer(tmp_path)
     before.backend.add_special_tokens([AddedToken("<ent>", special=True)])

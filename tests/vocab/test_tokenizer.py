@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from grammar import documents, write_corpus
+from reference import reference_transformers
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
 from bertkit.cli import main
@@ -183,7 +184,7 @@ def test_an_empty_corpus_and_a_vocabulary_too_small_are_refused(tmp_path):
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_the_folder_opens_here_and_in_transformers_with_the_same_ids(tmp_path, kind):
-    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers = reference_transformers()
     ours = trained(tmp_path, kind=kind)
     again = load_tokenizer(tmp_path / "tokenizer")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
