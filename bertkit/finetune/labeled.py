@@ -71,6 +71,12 @@ def make_labeled(parts: Parts, labels: Sequence[str], notes: Sequence[str], trai
     return Labeled(train, parts["dev"], parts["test"], tuple(labels), tuple(notes), {})
 
 
+def training_of(labeled: Labeled, summary: Callable[[Sequence[Sentence]], dict[str, Any]]) -> dict[str, Any]:
+    """What baselines must know of the training labels: as the settings have it, or the summary of the training
+    sentences, where a plugin's own `read` set nothing."""
+    return labeled.settings.get(TRAINING) or summary(labeled.train)
+
+
 def unlearnable(parts: Parts, labels: Sequence[str]) -> list[str]:
     """Notes on labels that no training sentence has. They stay in dev and test: every one counts as a mistake."""
     known, notes = set(labels), []

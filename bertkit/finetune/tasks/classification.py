@@ -10,7 +10,7 @@ import numpy as np
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.answers import Confidence, softmax, text_logits
 from bertkit.finetune.clinic.doubts import doubt_texts
-from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, training_of, unlearnable
 from bertkit.finetune.metrics import gold_tags, label_mistakes, word_scores
 from bertkit.finetune.predict.inputs import text_inputs
 from bertkit.finetune.predict.labeled_text import read_text
@@ -30,9 +30,13 @@ def read_labels(config: LabeledSection, kind: LabelKind = ONE_LABEL, paired: boo
     parts = read_parts(partial(read_labeled_texts, kind=kind, paired=paired), config)
     labels = sorted({tag for text in parts["train"] for tag in text.tags or ()})
     labeled = make_labeled(parts, labels, unlearnable(parts, labels), config.train_share)
-    counts = Counter(tuple(sorted(text.tags or ())) for text in labeled.train)
-    usual = min(counts.items(), key=lambda item: (-item[1], item[0]))[0]
-    return labeled._replace(settings={TRAINING: {"majority": list(usual)}})
+    return labeled._replace(settings={TRAINING: usual_labels(labeled.train)})
+
+
+def usual_labels(texts: Sequence[Sentence]) -> dict[str, Any]:
+    """The most frequent labels of a text, for a baseline."""
+    counts = Counter(tuple(sorted(text.tags or ())) for text in texts)
+    return {"majority": list(min(counts.items(), key=lambda item: (-item[1], item[0]))[0])}
 
 
 def predict_label(
@@ -46,11 +50,10 @@ def predict_label(
 
 def _baselines(labeled: Labeled, texts: Sequence[Sentence]) -> dict[str, list[list[str]]]:
     """The most frequent label for all, and a bag of words where the training texts are at hand."""
-    counts = Counter(tag for text in labeled.train for tag in text.tags or ())
-    labels = sorted(counts, key=lambda label: (-counts[label], label))
-    training = labeled.settings.get(TRAINING) or {"majority": labels[:1]}
-    guesses = {"majority tag": [training["majority"]] * len(texts)}
+    guesses = {"majority tag": [training_of(labeled, usual_labels)["majority"]] * len(texts)}
     if labeled.train:
+        counts = Counter(tag for text in labeled.train for tag in text.tags or ())
+        labels = sorted(counts, key=lambda label: (-counts[label], label))
         known = np.array([labels.index(tag) for text in labeled.train for tag in text.tags or ()])
         chosen = bag_of_words(labeled.train, known, texts).argmax(axis=1).tolist()
         guesses["bag of words"] = [[labels[index]] for index in chosen]

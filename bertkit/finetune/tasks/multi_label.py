@@ -10,12 +10,12 @@ import numpy as np
 
 from bertkit.finetune.answers import text_logits
 from bertkit.finetune.clinic.doubts import doubt_label_sets
-from bertkit.finetune.labeled import TRAINING, Labeled
+from bertkit.finetune.labeled import Labeled, training_of
 from bertkit.finetune.metrics import gold_tags, label_set_scores, text_mistakes
 from bertkit.finetune.predict.labeled_text import OUTPUTS, LabeledText
 from bertkit.finetune.tasks.bag_of_words import bag_of_words
 from bertkit.finetune.tasks.calibration import Calibration, Hits, Surprise
-from bertkit.finetune.tasks.classification import CLASSIFICATION, read_labels
+from bertkit.finetune.tasks.classification import CLASSIFICATION, read_labels, usual_labels
 from bertkit.finetune.tasks.task import Column
 from bertkit.finetune.windows import Ask, Row
 from data_pipelines.labels.records import SEVERAL_LABELS
@@ -47,7 +47,7 @@ def _chosen(logits_NK: np.ndarray, labels: Sequence[str]) -> list[tuple[list[str
 
 
 def _baselines(labeled: Labeled, texts: Sequence[Sentence]) -> dict[str, list[list[str]]]:
-    guesses = {"most frequent labels": [labeled.settings[TRAINING]["majority"]] * len(texts)}
+    guesses = {"most frequent labels": [training_of(labeled, usual_labels)["majority"]] * len(texts)}
     if labeled.train:
         number = {label: index for index, label in enumerate(labeled.labels)}
         known = np.concatenate([_targets(None, text, number, {}) for text in labeled.train])

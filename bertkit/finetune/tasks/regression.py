@@ -10,7 +10,7 @@ import numpy as np
 
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.answers import text_logits
-from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
+from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, training_of
 from bertkit.finetune.metrics import number_scores, text_mistakes
 from bertkit.finetune.predict.labeled_text import OUTPUTS, LabeledText
 from bertkit.finetune.tasks.bag_of_words import bag_of_words
@@ -30,9 +30,12 @@ def read_numbers(config: LabeledSection, paired: bool = False) -> Labeled:
     mean, so that learning does not depend on their unit."""
     parts = read_parts(partial(read_labeled_texts, kind=NUMBER, paired=paired), config)
     labeled = make_labeled(parts, [_NAME], [], config.train_share)
-    numbers = _numbers(labeled.train)
-    mean, deviation = fmean(numbers), pstdev(numbers) or 1.0
-    return labeled._replace(settings={"mean": mean, "deviation": deviation, TRAINING: {"mean": mean}})
+    training, deviation = _mean(labeled.train), pstdev(_numbers(labeled.train)) or 1.0
+    return labeled._replace(settings={**training, "deviation": deviation, TRAINING: training})
+
+
+def _mean(texts: Sequence[Sentence]) -> dict[str, Any]:
+    return {"mean": fmean(_numbers(texts))}
 
 
 def _numbers(texts: Sequence[Sentence]) -> list[float]:
@@ -70,7 +73,7 @@ def _score(labeled: Labeled, texts: Sequence[Sentence], predicted: list[float]) 
 
 
 def _baselines(labeled: Labeled, texts: Sequence[Sentence]) -> dict[str, list[float]]:
-    guesses = {"mean of the training numbers": [labeled.settings[TRAINING]["mean"]] * len(texts)}
+    guesses = {"mean of the training numbers": [training_of(labeled, _mean)["mean"]] * len(texts)}
     if labeled.train:
         known = np.concatenate([_targets(None, text, {}, labeled.settings) for text in labeled.train])
         guesses["bag of words"] = _in_unit(bag_of_words(labeled.train, known, texts, _loss), labeled.settings)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.config.finetune import LabeledSection
-from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts
+from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, training_of
 from bertkit.finetune.metrics import text_mistakes
 from bertkit.finetune.predict.inputs import Part, Reading, inputs_of_records, texts_of_lines
 from bertkit.finetune.predict.labeled_text import write_json
@@ -60,9 +60,13 @@ def read_pairs(config: LabeledSection) -> Labeled:
         "extra": _extra(labeled.train, config.units),
         APART: True,
         BETWEEN: _slots(labeled.train, config.units) if config.slots == "between" else None,
-        TRAINING: {"edits": frequent_edits(labeled.train)},
+        TRAINING: _training(labeled.train),
     }
     return labeled._replace(settings=settings)
+
+
+def _training(pairs: Sequence[Sentence]) -> dict[str, Any]:
+    return {"edits": frequent_edits(pairs)}
 
 
 def _extra(pairs: Sequence[Sentence], units: str) -> int:
@@ -155,7 +159,7 @@ def _mistakes(pairs: Sequence[Sentence], predicted: list[str], most: int) -> dic
 
 
 def _baselines(labeled: Labeled, pairs: Sequence[Sentence]) -> dict[str, list[str]]:
-    edits = labeled.settings[TRAINING]["edits"]
+    edits = training_of(labeled, _training)["edits"]
     return {
         "copy of the source": [pair.words[0] for pair in pairs],
         "most frequent edit": [apply_edits(edits, pair) for pair in pairs],

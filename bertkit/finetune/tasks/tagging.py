@@ -8,7 +8,7 @@ from bertkit.config.finetune import LabeledSection
 from bertkit.finetune import metrics
 from bertkit.finetune.answers import LEGAL_SPANS, predict_labels
 from bertkit.finetune.clinic.doubts import doubt_words
-from bertkit.finetune.labeled import CONTEXT, TRAINING, Labeled, make_labeled, read_parts, unlearnable
+from bertkit.finetune.labeled import CONTEXT, TRAINING, Labeled, make_labeled, read_parts, training_of, unlearnable
 from bertkit.finetune.predict.inputs import word_inputs
 from bertkit.finetune.predict.outputs import OUTPUTS
 from bertkit.finetune.predict.tagging import Tagging
@@ -144,9 +144,10 @@ def _score(labeled: Labeled, sentences: Sequence[Sentence], predicted: list[list
 
 
 def _baselines(labeled: Labeled, sentences: Sequence[Sentence]) -> dict[str, list[list[str]]]:
+    training = training_of(labeled, metrics.training_labels)
     return {
-        "majority tag": metrics.majority_tags(labeled.settings[TRAINING], sentences),
-        "most frequent tag of the word": metrics.word_tags(labeled.settings[TRAINING], sentences),
+        "majority tag": metrics.majority_tags(training, sentences),
+        "most frequent tag of the word": metrics.word_tags(training, sentences),
     }
 
 
