@@ -35,24 +35,27 @@ def read_rewrites(
     else:
         lines = lines_of(source, config)
         found = FORMATS[suffix_of(source)].records if suffix_of(source) in (".jsonl", ".csv") else None
-        records = found(lines, source, config) if found else tab_records(lines, source, config)
+        records = found(lines, source, config) if found else tab_records(lines, source, config, tagged)
     return (_pair_of_record(record, source, line, config, tagged) for record, line in records)
 
 
-def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig) -> Iterator[Record]:
-    """Rows of columns separated by tabs. Their names: those of the first line if it is a header, data.columns, or
-    source, target, features in this order."""
+def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool = True) -> Iterator[Record]:
+    """Rows of columns separated by tabs. Their names: data.columns; those of the first line if it is a header, which
+    names the source and, of several columns, another one; or source, target, features in this order. Without `tagged`
+    two columns are source and features, where there are features."""
     names = list(config.columns)
     for line in lines:
         cells = line.text.split("\t")
         if not any(cell.strip() for cell in cells):
             continue
         if not names:
-            wanted = [_wanted(name, config) for name in (SOURCE, TARGET)]
-            if all(any(name in cells for name in those) for those in wanted):
+            named = [what for what in _KEYS if any(name in cells for name in _wanted(what, config))]
+            if SOURCE in named and len(named) >= min(2, len(cells)):
                 names = cells
                 continue
             names = [SOURCE, TARGET, FEATURES] if config.feature_column else [SOURCE, TARGET]
+            if not tagged and config.feature_column and len(cells) == 2:
+                names = [SOURCE, FEATURES]
         if len(cells) > len(names):
             raise ValueError(
                 f"{source}:{line.number}: {len(cells)} columns, but {len(names)} are known ({', '.join(names)}); "

@@ -143,6 +143,22 @@ def test_line_n_of_the_records_is_line_n_of_what_is_written(unlearned, tmp_path,
     assert (first["id"], first["form"], first["target"], first["features"]) == (7, lines[0], lines[0], ["N", "PL"])
 
 
+@pytest.mark.parametrize("target", [True, False])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_table_is_written_with_a_header_or_without(header, target, unlearned, tmp_path, capsys):
+    rows = [["lemma", "form", "features"]] * header + [["ab", "abs", "N;PL"], [], ["ba", "ba", "N;SG"]]
+    path = tmp_path / "forms.tsv"
+    path.write_text("".join("\t".join(row if target else row[::2]) + "\n" for row in rows))
+    lines = written(capsys, unlearned, path, "--output", "jsonl").out.split("\n")
+    found = [json.loads(line) if line else None for line in lines]
+    assert [one and (one["source"], one["features"]) for one in found] == [
+        ("ab", ["N", "PL"]),
+        None,
+        ("ba", ["N", "SG"]),
+        None,
+    ]
+
+
 def test_a_line_has_no_more_columns_than_the_model_reads(unlearned, tmp_path, capsys):
     path = tmp_path / "sources.txt"
     path.write_text("ab\tN;PL\nab\tabs\tN;PL\n")

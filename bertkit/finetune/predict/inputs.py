@@ -98,7 +98,7 @@ def word_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading)
     found = format_named(kind)
     if found.sentences:
         return _of_sentences(found, lines, source, reading)
-    return _of_records(found, lines, source, reading.config, given_words)
+    return of_records(found, lines, source, reading.config, given_words)
 
 
 def text_inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> Iterator[Part]:
@@ -127,7 +127,7 @@ def inputs_of_records(
     found = format_named(kind)
     if found.records is None:
         raise ValueError(f"{source}: this model {about}, but {kind} holds words")
-    return _of_records(found, lines, source, config, read)
+    return of_records(found, lines, source, config, read)
 
 
 def _of_lines(lines: Iterable[Line], source: str) -> Iterator[Part]:
@@ -152,7 +152,7 @@ def _of_sentences(found: LabelFormat, lines: Iterable[Line], source: str, readin
     yield from _untagged(seen, found)
 
 
-def _of_records(
+def of_records(
     found: LabelFormat, lines: Iterable[Line], source: str, config: TaggedConfig, read: ReadRecord
 ) -> Iterator[Part]:
     """What `read` takes from each record, as fine-tuning does."""

@@ -11,7 +11,7 @@ import numpy as np
 from bertkit.config.finetune import LabeledSection
 from bertkit.finetune.labeled import TRAINING, Labeled, make_labeled, read_parts, training_of
 from bertkit.finetune.metrics import text_mistakes
-from bertkit.finetune.predict.inputs import Part, Reading, inputs_of_records, texts_of_lines
+from bertkit.finetune.predict.inputs import Part, Reading, inputs_of_records, of_records, texts_of_lines
 from bertkit.finetune.predict.labeled_text import write_json
 from bertkit.finetune.predict.outputs import Answer
 from bertkit.finetune.tasks.task import Column, Task, Vocabulary
@@ -31,8 +31,9 @@ from bertkit.finetune.writing.script import (
 )
 from bertkit.finetune.writing.slots import Slots, fitting_slots
 from data_pipelines.labels.config import TaggedConfig
+from data_pipelines.labels.formats import LabelFormat
 from data_pipelines.labels.records import ToTag
-from data_pipelines.labels.rewrites import read_rewrites, source_of_record, split_source
+from data_pipelines.labels.rewrites import read_rewrites, source_of_record, split_source, tab_records
 from data_pipelines.labels.sentence import Sentence
 from data_pipelines.text.lines import Line
 from data_pipelines.vocab.tokenizer import Tokenizer
@@ -180,6 +181,9 @@ def _inputs(lines: Iterable[Line], source: str, kind: str, reading: Reading) -> 
     """A source a line, or those that records hold."""
     if kind == "text":
         return texts_of_lines(lines, source, partial(split_source, features=bool(reading.config.feature_column)))
+    if kind == "tsv":  # with a header or without one, as in training
+        tabs = LabelFormat(records=partial(tab_records, tagged=False))
+        return of_records(tabs, lines, source, reading.config, _given_source)
     return inputs_of_records(lines, source, kind, reading.config, _given_source, "rewrites texts")
 
 
