@@ -169,6 +169,13 @@ def test_a_line_has_no_more_columns_than_the_model_reads(unlearned, tmp_path, ca
         split_source("ab\tN", features=False)
 
 
+def test_no_text_is_given_twice_however_its_tokens_differ(unlearned):
+    """An unknown token is written as nothing where the source has no unknown character."""
+    for source in ("ab", "ba", "x"):
+        texts = [text for text, _ in bertkit.Writer.load(unlearned, best=60).write(source, ["N", "PL"]).best]
+        assert len(texts) == len({*texts}) == 60
+
+
 def test_features_that_the_model_does_not_know_are_named_once(unlearned, tmp_path, capsys, caplog):
     path = tmp_path / "sources.txt"
     path.write_text("ab\tN;DU\nba\tN;DU;\x1b[1m\nbb\tN;PL\n")

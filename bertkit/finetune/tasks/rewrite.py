@@ -130,6 +130,7 @@ def _predict(
     if unknown := {feature for feature in unknown if not knows_feature(script.tokenizer, feature)}:
         log.warning(_UNKNOWN_FEATURES, ", ".join(map(repr, sorted(unknown))))
         warned |= unknown
+    best = settings.get("best", 1)
     if script.parallel:
         from bertkit.finetune.writing.parallel import write_parallel
 
@@ -137,12 +138,15 @@ def _predict(
     else:
         from bertkit.finetune.writing.left_to_right import Search, write_left_to_right
 
-        best = settings.get("best", 1)
-        search = Search(max(settings["beams"], best), best, settings["length_penalty"])
+        # Tokens that differ may spell the same text, so more are asked for than are given.
+        search = Search(max(settings["beams"], best), 2 * best if best > 1 else 1, settings["length_penalty"])
         drafts = write_left_to_right(ask, script, rows, search)
     found = []
     for pair, these in zip(pairs, drafts, strict=True):
-        texts = [(text_of(script, draft.ids, pair.words[0]), draft.score) for draft in these]
+        scores: dict[str, float] = {}
+        for draft in these:
+            scores.setdefault(text_of(script, draft.ids, pair.words[0]), draft.score)
+        texts = [*scores.items()][:best]
         found.append((texts[0][0], texts))
     return found
 
