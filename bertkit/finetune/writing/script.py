@@ -216,6 +216,9 @@ def _corrupted(script: Script, target_N: np.ndarray, random: np.random.Generator
     """A copy with a share of the tokens replaced by any that can be written, the end included."""
     if not script.corruption:
         return target_N.copy()
-    written = np.setdiff1d(np.arange(script.tokenizer.vocab_size), script.never_written)
     wrong_N = random.random(len(target_N)) < script.corruption
-    return np.where(wrong_N, written[random.integers(len(written), size=len(target_N))], target_N)
+    never = np.array(script.never_written)
+    drawn_N = random.integers(script.tokenizer.vocab_size - len(never), size=len(target_N))
+    # The n-th token that can be written is n, and one more for each before it that cannot.
+    drawn_N += np.searchsorted(never - np.arange(len(never)), drawn_N, side="right")
+    return np.where(wrong_N, drawn_N, target_N)
