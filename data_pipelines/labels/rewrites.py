@@ -41,8 +41,8 @@ def read_rewrites(
 
 def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig, tagged: bool = True) -> Iterator[Record]:
     """Rows of columns separated by tabs. Their names: data.columns; those of the first line if it is a header, which
-    names the source and, of several columns, another one; or source, target, features in this order. Without `tagged`
-    two columns are source and features, where there are features."""
+    names the source and, of several columns that are needed, another one; or source, target, features in this order.
+    Without `tagged` the target is not needed, and two columns are source and features, where there are features."""
     names = list(config.columns)
     for line in lines:
         cells = line.text.split("\t")
@@ -50,7 +50,7 @@ def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
             continue
         if not names:
             named = [what for what in _KEYS if any(name in cells for name in _wanted(what, config))]
-            if SOURCE in named and len(named) >= min(2, len(cells)):
+            if SOURCE in named and len(named) >= min(2, len(cells), 1 + tagged + bool(config.feature_column)):
                 names = cells
                 continue
             names = [SOURCE, TARGET, FEATURES] if config.feature_column else [SOURCE, TARGET]

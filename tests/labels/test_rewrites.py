@@ -28,6 +28,7 @@ def test_tsv_is_read_as_it_stands(tmp_path):
     headed = "id\ttarget\tsource\n7\tHi.\thi\n"
     assert read(path, headed) == [(["hi"], ["Hi."], f"{path}:2")]
     assert read(path, "source\nsource\n", tagged=False) == [(["source"], None, f"{path}:2")]
+    assert read(path, "id\ttext\n7\thi\n", tagged=False) == [(["hi"], None, f"{path}:2")]
     assert read(path, "text\tTexte\n") == [(["text"], ["Texte"], f"{path}:1")], "one name alone is no header"
     named = TaggedConfig(columns=["number", "source", "target"])
     assert read(path, "7\thi\tHi.\n", named) == [(["hi"], ["Hi."], f"{path}:1")]
