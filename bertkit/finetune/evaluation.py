@@ -135,6 +135,8 @@ def _predictions(
 ) -> list[tuple[Any, Any]]:
     given = (answered.sentences, answered.rows, data.labeled.labels, settings)
     if answered.ask is not None:
+        if not answered.sentences:  # fewer documents than ranks
+            return []
         return data.task.predict(cooled(answered.ask, temperature), *given)
     with evaluating(trainable) as (_, target_logits, device, *_):
         return data.task.predict(asking(target_logits, device), *given)

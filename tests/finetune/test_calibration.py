@@ -11,6 +11,7 @@ from grammar import write_conll
 import bertkit
 from bertkit.cli import main
 from bertkit.finetune.answers import LEGAL_SPANS, SPAN_POWER, predict_labels, softmax
+from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.calibration import (
     OF_LABELS,
     binned,
@@ -106,6 +107,18 @@ def test_the_error_that_dev_shows_is_of_temperatures_that_the_other_half_of_dev_
     assert for_odd < 0.6 < found.fitted["temperature"]
     assert found.of("dev") == found.crossed
     assert found.of("test") == (found.fitted,)
+
+
+def test_a_rank_without_a_text_takes_part_in_the_scores(monkeypatch):
+    """The only text is with the other rank, which would wait for ever."""
+    from bertkit.finetune import evaluation
+
+    labeled, text = SimpleNamespace(labels=("a", "b"), settings={}), Sentence(["w"], ["a"], "", [])
+    data = SimpleNamespace(task=TASKS["classification"], labeled=labeled, sentences=lambda part: [text])
+    answered = evaluation.Answered("dev", [[0], []], [], [], lambda rows: iter(()))
+    monkeypatch.setattr(evaluation, "ask_once", lambda *_: answered)
+    monkeypatch.setattr(evaluation, "_of_all_ranks", lambda value, trainable: [[["a"]], value])
+    assert evaluation.evaluate(data, "dev", None)["accuracy"] == 1
 
 
 def test_errors_are_those_counted_by_hand_and_ranks_add_them_up():
