@@ -11,6 +11,7 @@ from grammar import write_conll
 import bertkit
 from bertkit.cli import main
 from bertkit.finetune.answers import LEGAL_SPANS, SPAN_POWER, predict_labels, softmax
+from bertkit.finetune.predict.settings import read_settings
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.calibration import (
     OF_LABELS,
@@ -75,6 +76,15 @@ def test_spans_are_as_sure_as_they_are_right_however_sure_the_words_are():
     assert after["error"] < 0.02 < 0.2 < before["error"]
     assert after["words"] == before["words"]
     assert [tags for tags, _ in mended] == [tags for tags, _ in usual]
+
+
+@pytest.mark.parametrize("power", ["NaN", "Infinity", "-1", "0", '"2"', "null", "1" + "0" * 400])
+def test_a_power_that_makes_no_confidence_is_refused(power, tmp_path):
+    (tmp_path / "tagging.json").write_text(f'{{"max_length": 64, "span_power": {power}}}')
+    with pytest.raises(ValueError, match="span_power"):
+        read_settings(tmp_path)
+    (tmp_path / "tagging.json").write_text('{"max_length": 64, "span_power": 2.5}')
+    assert read_settings(tmp_path)["span_power"] == 2.5
 
 
 def test_a_dev_set_without_mistakes_makes_a_model_surer_by_how_much_it_holds():

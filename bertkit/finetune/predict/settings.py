@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.config.finetune import LabeledSection
+from bertkit.finetune.answers import SPAN_POWER
 from bertkit.finetune.tasks import TASKS
 from bertkit.finetune.tasks.task import Task
 from bertkit.finetune.windows import RowForm
@@ -16,6 +17,8 @@ SETTINGS = "tagging.json"
 """The file next to the model."""
 PIECES = "pieces"
 """The setting of models that answer for a word with all its subwords; its value is "mean"."""
+_HIGHEST_POWER = 100
+"""Far above any that is fitted."""
 _COLUMNS = ("word_column", "pair_column", "tag_column", "feature_column", "columns", "label_separator")
 
 
@@ -47,6 +50,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     try:
         values = json.loads(file.read_bytes())
         numbers = {"max_length": int(values["max_length"]), "stride": int(values.get("stride", 0))}
+        power = values.get(SPAN_POWER, 1.0)
+        if not isinstance(power, int | float) or not 0 < power <= _HIGHEST_POWER:
+            raise ValueError(f"{SPAN_POWER} must be a number in (0, {_HIGHEST_POWER}], got {power!r}")
         return {**values, **numbers, "task": str(values.get("task", ""))}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} was not written by bertkit, or was changed: {error!r}") from None

@@ -18,7 +18,7 @@ class TaggedSpan(NamedTuple):
     """The word after the last."""
     text: str
     confidence: float
-    """The probability of the whole span; of a model whose tags know no rules, that of its least certain word."""
+    """How sure the whole span is; of a model whose tags know no rules, the probability of its least certain word."""
     offsets: tuple[int, int] | None
     """Place in the text, where there was a text."""
 
@@ -35,7 +35,7 @@ class Tagging:
     offsets: list[tuple[int, int]] | None = None
     """Place of each word in the text."""
     span_confidences: dict[tuple[int, int], float] | None = None
-    """Probability of each span as a whole, by its first word and the one after its last."""
+    """How sure each span as a whole is, by its first word and the one after its last."""
 
     @classmethod
     def of(cls, sentence: Sentence, tags: list[str], sure: Confidence) -> "Tagging":
