@@ -10,6 +10,7 @@ from typing import Any
 from data_pipelines.labels.config import TaggedConfig
 from data_pipelines.labels.dataset import dataset_records
 from data_pipelines.labels.formats import FORMATS
+from data_pipelines.labels.formats.delimited import check_header
 from data_pipelines.labels.sentence import Record, Sentence
 from data_pipelines.labels.tagged import is_dataset, lines_of
 from data_pipelines.text.lines import Line, suffix_of
@@ -51,6 +52,7 @@ def tab_records(lines: Iterable[Line], source: str, config: TaggedConfig, tagged
         if not names:
             named = [what for what in _KEYS if any(name in cells for name in _wanted(what, config))]
             if SOURCE in named and len(named) >= min(2, len(cells), 1 + tagged + bool(config.feature_column)):
+                check_header(cells, source)
                 names = cells
                 continue
             names = [SOURCE, TARGET, FEATURES] if config.feature_column else [SOURCE, TARGET]

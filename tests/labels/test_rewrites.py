@@ -30,6 +30,8 @@ def test_tsv_is_read_as_it_stands(tmp_path):
     assert read(path, "source\nsource\n", tagged=False) == [(["source"], None, f"{path}:2")]
     assert read(path, "id\ttext\n7\thi\n", tagged=False) == [(["hi"], None, f"{path}:2")]
     assert read(path, "text\tTexte\n") == [(["text"], ["Texte"], f"{path}:1")], "one name alone is no header"
+    with pytest.raises(ValueError, match="'source'"):
+        read(path, "source\tsource\ttarget\na\tb\tB\n")
     named = TaggedConfig(columns=["number", "source", "target"])
     assert read(path, "7\thi\tHi.\n", named) == [(["hi"], ["Hi."], f"{path}:1")]
 

@@ -15,7 +15,7 @@ def _records(lines: Iterable[Line], source: str, config: TaggedConfig, delimiter
     records = csv.DictReader((line.text + "\n" for line in lines), delimiter=delimiter, strict=delimiter == ",")
     before = 1
     try:
-        _check_header(records.fieldnames or [], source)
+        check_header(records.fieldnames or [], source)
         for record in records:
             if None in record or None in record.values():
                 raise ValueError(f"{source}:{records.line_num}: another number of columns than the header line")
@@ -30,7 +30,8 @@ def _records(lines: Iterable[Line], source: str, config: TaggedConfig, delimiter
         raise ValueError(f"{source}:{records.line_num}: not CSV: {error}") from None
 
 
-def _check_header(names: Sequence[str], source: str) -> None:
+def check_header(names: Sequence[str], source: str) -> None:
+    """Refuses two columns of one name."""
     twice = next((name for index, name in enumerate(names) if name and name in names[:index]), None)
     if twice is not None:
         raise ValueError(f"{source}:1: two columns are called {twice!r}; one of them would be lost")
