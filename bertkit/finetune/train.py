@@ -34,9 +34,9 @@ from bertkit.run.log import RunLog
 from bertkit.run.loop import StepRules, run_steps
 from bertkit.run.optim import build_optimizers
 from bertkit.run.peak import count_flops, share_of_peak
-from bertkit.run.ranks import Trainable, check_same_start, is_sharded, wrap
+from bertkit.run.ranks import Trainable, is_sharded, wrap
 from bertkit.run.room import activation_bytes, check_disk, check_memory, free_memory
-from bertkit.run.start import Run, start_run
+from bertkit.run.start import Run, check_same_start, start_run
 from bertkit.run.state import LoopState, restore_state
 from data_pipelines.masks.plan import Plan
 

@@ -37,7 +37,6 @@ from bertkit.run.ranks import (
     Trainable,
     agree_on,
     bare_model,
-    check_same_start,
     evaluating,
     is_sharded,
     rounding_facts,
@@ -45,7 +44,7 @@ from bertkit.run.ranks import (
     write_gathered,
 )
 from bertkit.run.room import check_disk, free_memory
-from bertkit.run.start import Run, start_run
+from bertkit.run.start import Run, check_same_start, start_run
 from bertkit.run.state import LoopState
 from data_pipelines import durable
 

@@ -13,24 +13,42 @@ Preparation may take hours, for which no collective operation would wait; so the
 """
 
 import contextlib
+import hashlib
 import os
+import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 
+from bertkit.config.recipe import flat_values
 from bertkit.cpu import make_ready
 from bertkit.events import event
 from bertkit.run.folder import LOCK, read_facts, write_recipe
 from bertkit.run.heartbeat import RankHeartbeat
 from bertkit.run.lock import locked
 from bertkit.run.mirror import Mirror, restore
-from bertkit.run.ranks import rounding_facts, start_accelerator
+from bertkit.run.ranks import agree_on, rounding_facts, start_accelerator
 from bertkit.run.signals import StopSignals
+from data_pipelines import durable
+
+OF_EACH_RANK = {
+    *("run.dir", "run.num_workers", "run.log_every", "run.trackers"),
+    *("data.corpus", "data.prepared", "data.cache_dir", "data.train", "data.dev", "data.test"),
+    *("model.init", "model.old_domain", "tokenizer.path"),
+}
+"""Paths, and how a rank reads and logs, may differ by rank; the content of data and models is compared by facts."""
+_FACTS = {
+    "corpus": "data.corpus",
+    "labeled": "data.train",
+    "rows": "the prepared rows",
+    "init": "model.init",
+    "old_domain": "model.old_domain",
+}
 
 
 class Run:
@@ -118,6 +136,39 @@ def start_run(folder: Path, recipe: Any) -> Iterator[Run]:
             yield Run(folder, mirror, heartbeat, until_exit)
         except RuntimeError as error:
             raise _lost(error) or error from None
+
+
+def check_same_start(accelerator: Accelerator, recipe: Any, facts: Callable[[], dict[str, Any]]) -> None:
+    """Refuse ranks that were started with another recipe, other data or other code than the first, on every rank."""
+    if accelerator.num_processes == 1:
+        return
+    mine = {key: value for key, value in flat_values(recipe).items() if key not in OF_EACH_RANK}
+    mine |= {_FACTS.get(key, key): value for key, value in facts().items()} | {"the code": _code_version()}
+    mine["the precision"] = rounding_facts(accelerator)["precision"]  # which auto takes from the device of each rank
+    first = agree_on(accelerator, mine)
+    differences = [
+        f"{key} is {_short(first.get(key))} on rank 0 and {_short(mine.get(key))} on rank {accelerator.process_index}"
+        for key in {**first, **mine}
+        if first.get(key) != mine.get(key)
+    ]
+    num_different = torch.tensor([len(differences)])
+    torch.distributed.all_reduce(num_different)
+    if num_different:
+        told = next(filter(None, (agree_on(accelerator, differences, n) for n in range(accelerator.num_processes))))
+        raise ValueError(f"{'; '.join(told)}; start all ranks with the same command, data and version")
+
+
+def _code_version() -> str:
+    """A hash of all our modules, and the version of torch."""
+    digest = hashlib.sha256()
+    for package in (Path(__file__).parent.parent, Path(durable.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return f"{digest.hexdigest()[:12]} with torch {torch.__version__}"
+
+
+def _short(value: Any) -> str:
+    return f"{value[:12]}..." if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{24,}", value) else repr(value)
 
 
 def _is_first() -> bool:

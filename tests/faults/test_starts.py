@@ -95,9 +95,9 @@ def test_a_rank_that_comes_late_takes_the_start_of_the_first_for_no_other_run(ho
 
 def be_another_version() -> None:
     """Let each rank have a version of its own."""
-    from bertkit.run import ranks
+    from bertkit.run import start
 
-    ranks._code_version = lambda: os.environ["RANK"]
+    start._code_version = lambda: os.environ["RANK"]
 
 
 def take_another_precision() -> None:

@@ -12,7 +12,8 @@ from bertkit.config.fields import Entry, entries
 from bertkit.config.finetune import read_finetune_recipe
 from bertkit.config.recipe import flat_values, read_recipe
 from bertkit.config.sections import BUDGETS
-from bertkit.run.ranks import OF_EACH_RANK, agree_on, check_same_start, start_accelerator
+from bertkit.run.ranks import agree_on, start_accelerator
+from bertkit.run.start import OF_EACH_RANK, check_same_start
 
 PLACES = {"finetune": ["run.dir=run", "data.train=x"], "pretrain": ["run.dir=run", "data.corpus=x", "train.steps=60"]}
 ALL_BUDGETS = {f"train.{budget}" for budget in BUDGETS}
