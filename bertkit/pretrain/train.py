@@ -34,6 +34,7 @@ from bertkit.run.optim import build_optimizers
 from bertkit.run.optim.average import average_weights, averaged
 from bertkit.run.peak import count_flops, share_of_peak
 from bertkit.run.ranks import (
+    EvaluationStoppedError,
     Trainable,
     agree_on,
     bare_model,
@@ -74,8 +75,7 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
     start_seconds = 0.0 if checkpoints(run.folder / CHECKPOINTS) else warm_start(bare, recipe, data)
     num_parameters, flops = sum(param.numel() for param in bare.parameters()), count_flops(bare)
     check_disk(run.folder, num_parameters)
-    make_optimizers = partial(build_optimizers, config=recipe.optim)
-    trainable = wrap(run.accelerator, bare, make_optimizers, recipe.train.compile)
+    trainable = wrap(run.accelerator, bare, partial(build_optimizers, config=recipe.optim), recipe.train.compile)
     total_steps = fixed_steps(recipe, data, objective, trainable, start_seconds)
     state = resume(run.folder, trainable, LoopState(seconds=start_seconds))
     if state.step >= total_steps and (run.folder / EXPORT).is_dir():
@@ -97,34 +97,40 @@ def train(recipe: Recipe, data: PretrainingData, run: Run) -> int:
                 log.say(note)
             evaluate(old_domain, trainable, log, 0, "old_domain")
         run.begin_steps()
-        scores = None
+        scores = judged = None
         batches_of_steps = load_budget(recipe, data, objective, trainable, state, rules, log)
         for result in run_steps(trainable, batches_of_steps, state, rules, log, run.asked_to_stop):
             last, improved = state.step == rules.total_steps, False
             average_weights(trainable.optimizers, state.step, rules.total_steps, recipe.train.average)
-            if not result.stop and (last or _due(state.step, recipe.eval.every)):
-                scores = evaluate(held_out, trainable, log, state.step, "eval")
-                improved = scores is not None and state.note_score(-scores["loss"])
-                evaluate(pairs, trainable, log, state.step, "pairs")
-            if last or improved or result.stop or _due(state.step, recipe.run.save_every):
-                save(run.folder, state, trainable, recipe.run.keep, run.mirror.held)
-                run.mirror.copy(state.step)
-            if result.stop:
+            if not (stop := result.stop) and (last or _due(state.step, recipe.eval.every)):
+                try:
+                    scores = evaluate(held_out, trainable, log, state.step, "eval", run.asked_to_stop)
+                    improved = scores is not None and state.note_score(-scores["loss"])
+                    judged = evaluate(pairs, trainable, log, state.step, "pairs", run.asked_to_stop)
+                except EvaluationStoppedError:
+                    stop = True
+            if last or improved or stop or _due(state.step, recipe.run.save_every):
+                save_and_copy(run, state, trainable, recipe.run.keep)
+            if stop:
                 log.stop("", run.exit_code)
                 return run.exit_code
 
         run.steps_done()
-        if scores is None:
-            scores = evaluate(held_out, trainable, log, state.step, "eval")
+        # A run that was stopped after its last step resumes here, with nothing scored.
+        scores = scores or evaluate(held_out, trainable, log, state.step, "eval")
+        judged = judged or evaluate(pairs, trainable, log, state.step, "pairs")
         evaluate(old_domain, trainable, log, state.step, "old_domain")
-        plan = make_plan(recipe, data, read_lengths(run.folder))
-        epochs = plan.rows_before_step(state.step) / len(data.train)
-        with averaged(trainable.optimizers):
-            export(recipe, data, objective, trainable, state, epochs, scores)
+        export(recipe, data, objective, trainable, state, epochs_read(recipe, data, state.step), scores)
         text = f"done after {state.seconds / 60:.1f} minutes of training; the model is in {run.folder / EXPORT}"
         log.say(text, "finished", step=state.step, export=str(run.folder / EXPORT), exit_code=0)
         run.accelerator.wait_for_everyone()
     return 0
+
+
+def save_and_copy(run: Run, state: LoopState, trainable: Trainable, keep: int) -> None:
+    """Save a checkpoint, on the disk and on the store if the run has one."""
+    save(run.folder, state, trainable, keep, run.mirror.held)
+    run.mirror.copy(state.step)
 
 
 def fixed_steps(recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, spent: float) -> int:
@@ -165,16 +171,30 @@ def open_log(
     )
 
 
-def evaluate(score: Scorer | None, trainable: Trainable, log: RunLog, step: int, kind: str) -> dict[str, Any] | None:
-    """Scores on held-out rows, logged and printed; None where there is nothing to score."""
+def evaluate(
+    score: Scorer | None,
+    trainable: Trainable,
+    log: RunLog,
+    step: int,
+    kind: str,
+    stop: Callable[[], bool] | None = None,
+) -> dict[str, Any] | None:
+    """Scores on held-out rows or pairs, logged and printed; None where there are none. Where a rank is asked to `stop`,
+    all leave with an EvaluationStoppedError."""
     if score is None:
         return None
-    with averaged(trainable.optimizers), evaluating(trainable) as evaluation:
+    with averaged(trainable.optimizers), evaluating(trainable, stop) as evaluation:
         scores = score(evaluation)
     shown = {"loss": ".4f", "perplexity": ".2f", "accuracy": ".1%"}
     numbers = "  ".join(f"{name} {scores[name]:{form}}" for name, form in shown.items() if name in scores)
     log.record(kind, step, scores, f"step {step}  {kind.replace('_', ' ')}: {numbers}")
     return scores
+
+
+def epochs_read(recipe: Recipe, data: PretrainingData, step: int) -> float:
+    """How often the rows were read before this step."""
+    plan = make_plan(recipe, data, read_lengths(Path(recipe.run.dir)))
+    return plan.rows_before_step(step) / len(data.train)
 
 
 def export(
@@ -195,7 +215,8 @@ def export(
             save_model(model, unfinished, data.tokenizer, gathered=gathered)
             durable.write_file(unfinished / "README.md", card.encode())
 
-    write_gathered(trainable.accelerator, {"model": stored_weights(model)}, write)
+    with averaged(trainable.optimizers):
+        write_gathered(trainable.accelerator, {"model": stored_weights(model)}, write)
 
 
 def _notes(recipe: Recipe, data: PretrainingData, model: Any, run: Run) -> Iterator[str]:

@@ -181,28 +181,43 @@ class Evaluation(NamedTuple):
     """To be called once, after the last batch of this rank."""
 
 
+class EvaluationStoppedError(Exception):
+    """An evaluation ended before it was done, on every rank, as one of them was asked to stop."""
+
+
 @contextlib.contextmanager
-def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
-    """The model as an evaluation needs it, without dropout; afterwards it is as before. All ranks take part."""
+def evaluating(trainable: Trainable, stop: Callable[[], bool] | None = None) -> Iterator[Evaluation]:
+    """The model as an evaluation needs it, without dropout; afterwards it is as before. All ranks take part. Where any
+    rank is asked to `stop`, none computes another batch: all leave with an EvaluationStoppedError."""
     model, _, accelerator = trainable
     bare, training = bare_model(trainable), model.training
-    # FSDP computes in step over all ranks: one with fewer batches continues with a token that counts nowhere.
-    in_step = is_sharded(accelerator)
+    is_split = is_sharded(accelerator)
+    in_step = is_split or (stop is not None and accelerator.num_processes > 1)
     target_logits = getattr(bare, "target_logits", bare)
+
+    def continues(here: bool) -> bool:
+        """Whether this rank or another has one more batch."""
+        stopped = stop is not None and stop()
+        if in_step:
+            here, stopped = _any_rank(here, stopped)
+        if stopped and here:
+            raise EvaluationStoppedError
+        return here
 
     def computing(compute: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
         def computed(batch: Any) -> torch.Tensor:
-            if in_step:
-                _any_rank(True)
+            continues(True)
             with accelerator.autocast():
                 return compute(batch)
 
         return computed
 
     def catch_up() -> None:
-        while in_step and _any_rank(False):
-            with accelerator.autocast(), torch.no_grad():
-                target_logits(_one_token(accelerator.device))
+        while in_step and continues(False):
+            # FSDP computes together: a rank without a batch takes a token that counts nowhere.
+            if is_split:
+                with accelerator.autocast(), torch.no_grad():
+                    target_logits(_one_token(accelerator.device))
 
     def sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
         catch_up()
@@ -218,7 +233,7 @@ def evaluating(trainable: Trainable) -> Iterator[Evaluation]:
         catch_up()
     finally:
         model.train(training)
-        if in_step:
+        if is_split:
             _shard_again(model)
 
 
@@ -232,11 +247,11 @@ def _shard_again(model: nn.Module) -> None:
             part.reshard()
 
 
-def _any_rank(here: bool) -> bool:
-    """Whether something holds on this rank or on another; a message between hosts."""
-    ranks = torch.tensor(int(here))
+def _any_rank(*here: bool) -> list[bool]:
+    """Whether each of these holds on this rank or on another; a message between hosts."""
+    ranks = torch.tensor(here, dtype=torch.int64)
     torch.distributed.all_reduce(ranks)
-    return bool(ranks)
+    return [num > 0 for num in ranks.tolist()]
 
 
 def _one_token(device: torch.device) -> SimpleNamespace:

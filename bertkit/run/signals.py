@@ -1,4 +1,4 @@
-"""Signals set a flag, which the loop reads at the end of each step."""
+"""Signals set a flag, which is read at the end of each step and between the batches of an evaluation."""
 
 import contextlib
 import os

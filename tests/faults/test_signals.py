@@ -1,5 +1,6 @@
 """A run that is asked to stop saves at the next step border and leaves nothing behind."""
 
+import json
 import os
 import signal
 import time
@@ -7,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from runs import EVERY, dawdle, final_state, newest, reached, wait_until
+from runs import EVERY, STEPS, dawdle, final_state, newest, reached, wait_until
 
 SECONDS = 10
 ASKED = {"one rank": (1, [0]), "both ranks": (2, [0, 1]), "the second of two": (2, [1])}
@@ -75,6 +76,40 @@ def ask_within_step(step: int) -> None:
         return real_loss(self, batch)
 
     loop.train_step, MaskedLM.loss = train_step, loss
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("step", [EVERY, STEPS])
+def test_a_signal_during_a_long_evaluation_ends_it(home, expected, tmp_path, tried, within, ranks, step):
+    """Row 4: minimal pairs may take many minutes. With two ranks only one of them is asked."""
+    folder, pairs, begun = tmp_path / "run", tmp_path / "pairs.tsv", tmp_path / "begun"
+    pairs.write_text("".join(f"{'good ' * (1 + n % 9)}\t{'bad ' * (1 + n % 7)}\n" for n in range(100)))
+    judging = [f"eval.pairs={pairs}", f"eval.every={step}"]
+    run = home.start(folder, *judging, ranks=ranks, before=partial(judge_slowly, begun))
+    wait_until(begun.exists, run)
+    run.signal(signal.SIGTERM, ranks - 1)
+    assert run.wait(within(SECONDS)) == [128 + signal.SIGTERM] * ranks, run.said()
+    assert newest(folder) == step
+    assert not any(json.loads(line)["kind"] == "pairs" for line in (folder / "metrics.jsonl").open())
+    home.finish(folder, *judging)
+    assert final_state(folder) == expected
+    judged = [line for line in map(json.loads, (folder / "metrics.jsonl").open()) if line["kind"] == "pairs"]
+    assert judged[-1]["step"] == STEPS
+    tried()
+
+
+def judge_slowly(begun: Path) -> None:
+    """Judge minimal pairs a few tokens at a time, each of which takes long."""
+    from bertkit.evaluate import pseudo_likelihood
+
+    real = pseudo_likelihood._questions
+
+    def questions(*arguments):
+        begun.touch()
+        time.sleep(0.5)
+        return real(*arguments)
+
+    pseudo_likelihood.BATCH_TOKENS, pseudo_likelihood._questions = 4, questions
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.faults)])

@@ -75,7 +75,7 @@ def test_an_evaluation_waits_once_whatever_its_length(name, setting, monkeypatch
     recipe, shape = recipe_of(name), even_shape(64, 4, 0.15)
     model = outline(recipe)
     monkeypatch.setattr(masked_loss, "scores_of", lambda tally: {"read on": tally.device.type})
-    monkeypatch.setattr(ranks, "_any_rank", lambda here: here)
+    monkeypatch.setattr(ranks, "_any_rank", lambda *here: here)
     with fake_ranks(setting.num_gpus, setting.launch_file, "bf16") as accelerator:
         fake_parameters(model, accelerator.device)
         trainable = ranks.wrap(accelerator, model, partial(build_optimizers, config=recipe.optim))
