@@ -56,7 +56,7 @@ class TrainConfig:
 
     minutes: Annotated[float | None, Range("(0, 1e18]")] = None
     """Training time in minutes. A few steps are timed at the start to see how many fit. After a quarter of them their
-    number is corrected once; a resume keeps it."""
+    number is corrected once (causal-first: a quarter of those after the causal ones); a resume keeps it."""
 
     global_batch: Batch = 256
     """Rows in one optimizer step, over all processes and micro-batches."""

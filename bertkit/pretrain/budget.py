@@ -7,7 +7,6 @@ repeats the run with the same numbers.
 import math
 import statistics
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from bertkit.config.recipe import Recipe
@@ -21,13 +20,13 @@ from bertkit.run.ranks import Trainable, agree_on
 from bertkit.run.schedule import StepRules, batch_stages, steps_for_rows
 from bertkit.run.state import LoopState, snapshot
 from data_pipelines.masks.batch import PackedBatch
-from data_pipelines.masks.loader import load_steps
+from data_pipelines.masks.loader import RowCollator, load_steps
 from data_pipelines.masks.plan import Plan
 
 _WARM_UP_STEPS, _MEASURED_STEPS = 2, 3
 _MEASURED_SHARE, _MEASURED_SECONDS = 0.05, 10.0
 _CORRECTED_SHARE = 0.25
-"""Share of the steps after which their number is corrected."""
+"""Share of the steps after which their number is corrected; those of an objective's opening do not count."""
 _FEW_STEPS = 100
 """A run of fewer is far below what any recipe is made for."""
 _WORTH_TELLING = 0.1
@@ -48,7 +47,13 @@ def decide_steps(
         return steps_for_rows(train.tokens * len(data.train) / data.train.num_tokens, train)
     assert train.minutes is not None
     long_enough = min(_MEASURED_SECONDS, _MEASURED_SHARE * train.minutes * 60)
-    seconds = _time_steps(recipe, data, objective, trainable, long_enough)
+    later = objective.make_later_collator or objective.make_collator
+    parts = ((objective.opening, objective.make_collator), (1 - objective.opening, later))
+    seconds = sum(
+        share * _time_steps(recipe, data, trainable, long_enough, make_collator(_ENDLESS))
+        for share, make_collator in parts
+        if share
+    )
     return agree_on(trainable.accelerator, steps_for_rows(max(0.0, train.minutes * 60 - spent) / seconds, train))
 
 
@@ -63,13 +68,19 @@ def load_budget(
 ) -> Iterator[tuple[int, list[PackedBatch]]]:
     """The micro-batches of every step that is left. Where the budget is minutes, `rules.total_steps` is corrected on
     the way, once in a run however often it resumes."""
-    load = partial(_load, recipe, data, objective, trainable)
     lengths = agree_on(trainable.accelerator, read_lengths(Path(recipe.run.dir)))
     minutes, (_, planned), pace = recipe.train.minutes, lengths[-1], _Pace(state)
-    border = max(math.ceil(_CORRECTED_SHARE * planned), state.step + _WARM_UP_STEPS + _MEASURED_STEPS)
+    opening = round(objective.opening * planned) if objective.opening < 1 else 0
+    few = _WARM_UP_STEPS + _MEASURED_STEPS
+    border = max(opening + math.ceil(_CORRECTED_SHARE * (planned - opening)), opening + few, state.step + few)
     if minutes is not None and len(lengths) == 1 and border < planned:
         plan = make_plan(recipe, data, lengths)
-        for step, batches in load(plan, range(state.step, border), planned):
+        batches_of_steps = _load(
+            recipe, data, objective.make_collator(planned), trainable, plan, range(state.step, border)
+        )
+        for step, batches in batches_of_steps:
+            if step == opening:
+                pace = _Pace(state)
             yield step, batches
             pace.note(plan.batch_of_step(step))
         rows_left = max(0.0, minutes * 60 - state.seconds) / pace.seconds_per_row()
@@ -82,7 +93,10 @@ def load_budget(
     for (first, total), end in zip(lengths, ends, strict=True):
         if state.step < end:
             rules.total_steps = total
-            yield from load(plan, range(max(first, state.step), end), total)
+            # Corrected minutes keep the opening that was planned first, which ended before the correction.
+            later = objective.make_later_collator if first and opening and minutes is not None else None
+            collator = (later or objective.make_collator)(total)
+            yield from _load(recipe, data, collator, trainable, plan, range(max(first, state.step), end))
 
 
 def read_lengths(folder: Path) -> Lengths:
@@ -123,13 +137,13 @@ class _Pace:
 
 
 def _time_steps(
-    recipe: Recipe, data: PretrainingData, objective: Objective, trainable: Trainable, long_enough: float
+    recipe: Recipe, data: PretrainingData, trainable: Trainable, long_enough: float, collator: RowCollator
 ) -> float:
     """Seconds that a row takes, from real steps of at least `long_enough` seconds; weights and moments are put back."""
     put_back = snapshot(trainable.model, trainable.optimizers)
     order = order_of_shards(data.train, recipe.data, recipe.run.seed)
     plan = Plan(len(data.train), recipe.train.global_batch, recipe.run.seed, order)
-    batches_of_steps = _load(recipe, data, objective, trainable, plan, range(_ENDLESS), _ENDLESS)
+    batches_of_steps = _load(recipe, data, collator, trainable, plan, range(_ENDLESS))
     state = LoopState()
     pace = _Pace(state)
     rules = StepRules(total_steps=_ENDLESS, seed=0, optim=recipe.optim, train=recipe.train)
@@ -143,18 +157,12 @@ def _time_steps(
 
 
 def _load(
-    recipe: Recipe,
-    data: PretrainingData,
-    objective: Objective,
-    trainable: Trainable,
-    plan: Plan,
-    steps: range,
-    total_steps: int,
+    recipe: Recipe, data: PretrainingData, collator: RowCollator, trainable: Trainable, plan: Plan, steps: range
 ) -> Iterator[tuple[int, list[PackedBatch]]]:
     return load_steps(
         data.train,
         plan,
-        objective.make_collator(total_steps),
+        collator,
         steps,
         rank=trainable.accelerator.process_index,
         world_size=trainable.accelerator.num_processes,

@@ -9,6 +9,7 @@ import torch
 from runs import final_state
 
 from bertkit.config.recipe import read_recipe
+from bertkit.pretrain import budget
 from bertkit.pretrain.budget import make_plan
 from bertkit.pretrain.train import pretrain
 from bertkit.run import loop
@@ -88,6 +89,37 @@ def test_a_load_that_comes_later_ends_the_run_in_time(train, tmp_path, tried, ca
     assert planned == pytest.approx(SECONDS / FAST, abs=1)
     assert total == border + 1
     assert "train.global_batch" in capsys.readouterr().err
+    tried()
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_opening_of_slow_steps_is_taken_once_and_timed_by_itself(train, tmp_path, tried, monkeypatch, loaded):
+    """Row 40: causal steps at the start take longer than those that follow. Where a load made all steps slow while they
+    were timed, many more fit later, and none of these is causal."""
+    real, causal = loop.train_step, {}
+
+    def train_step(model, optimizers, batches, *rest, **options):
+        causal[options["step"]] = bool((batches[0].prefixes == 0).any())
+        return real(model, optimizers, batches, *rest, **options)
+
+    monkeypatch.setattr(loop, "train_step", train_step)
+    monkeypatch.setattr(budget, "_MEASURED_SHARE", 0.0)  # fast steps are timed no more often than slow ones
+    timed = 2 * TIMED
+    slow_ones = range(timed) if loaded else range(TIMED)
+    share = 0.25
+    planned = round(SECONDS / (SLOW if loaded else share * SLOW + (1 - share) * FAST))
+    opening = round(share * planned)
+
+    def seconds(taken: int) -> float:
+        return SLOW if taken in slow_ones or timed <= taken < timed + opening else FAST
+
+    changes = ("train.objective=causal-first", f"train.causal_share={share}")
+    facts = train(tmp_path / "run", seconds, *changes)
+    assert facts["lengths"][0] == [0, pytest.approx(planned, abs=1)]
+    border, total = facts["lengths"][1]
+    assert opening < border < planned
+    assert total == pytest.approx(opening + (SECONDS - opening * SLOW) / FAST, abs=1)
+    assert [step for step in range(total) if causal[step]] == list(range(opening))
     tried()
 
 

@@ -68,5 +68,11 @@ class Objective:
     """The part of the trained model that is written to the export: an encoder, or one with a head. It takes the
     tensors themselves, as under FSDP each rank has shards of them."""
 
+    opening: float = 0.0
+    """Share of the steps, at the start, that compute something else than the others do and so take another time."""
+
+    make_later_collator: "Callable[[int], RowCollator] | None" = None
+    """`make_collator` for the steps after the opening alone."""
+
     baseline_loss: float | None = None
     """The loss that the frequencies of tokens alone would reach; a run that stays there gets advice."""
