@@ -44,6 +44,10 @@ def assert_near_weights(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> 
     assert found.keys() == wanted.keys()
     for name, tensor in wanted.items():
         assert found[name].dtype == tensor.dtype
+        # It adds the same to all scores of a query, so its gradient is nothing but what was rounded.
+        if name.endswith("key.bias"):
+            assert max(found[name].norm(), tensor.norm()) < 1e-5, name
+            continue
         assert (found[name] - tensor).norm() <= 5e-6 * tensor.norm() + 1e-6, name
 
 
