@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.cli.answers import add_json, answer
-from bertkit.cli.models import MODEL
+from bertkit.cli.models import MODEL, add_backend
 from bertkit.config.fields import add_flags, from_flags
 from bertkit.evaluate.config import JudgeConfig
 from data_pipelines.durable import json_line, refuse_foreign, replace_file
@@ -28,6 +28,7 @@ def judge(parser: ArgumentParser) -> Callable[[Namespace], None]:
     parser.add_argument("pairs", metavar="PAIRS", nargs="+", help="files of minimal pairs, folders or globs")
     parser.add_argument("--predictions", type=Path, metavar="FILE", help="JSON Lines to write, one for each pair")
     parser.add_argument("--page", type=Path, metavar="FILE", help="page to write")
+    add_backend(parser)
     add_json(parser)
     add_flags(parser, JudgeConfig)
     return _judge
@@ -39,14 +40,15 @@ def _judge(arguments: Namespace) -> None:
     from bertkit.hf.folder import check_named
     from bertkit.report.page import check_page
 
-    check_named(arguments.model)
+    check_named(arguments.model, graph=True)
     _check_predictions(arguments.predictions)
     check_page(arguments.page)
     pairs = read_pairs(arguments.pairs, config, config.max_pairs)
 
     from bertkit.evaluate.judge import judge_folder, print_judgment
 
-    judgment = judge_folder(arguments.model, pairs, config, _rows(arguments.model) if config.ngram else None)
+    rows = _rows(arguments.model) if config.ngram else None
+    judgment = judge_folder(arguments.model, pairs, config, rows, arguments.backend)
     if arguments.predictions:
         replace_file(arguments.predictions, "".join(map(json_line, judgment.predictions())).encode())
     if arguments.page:

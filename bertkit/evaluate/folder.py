@@ -1,6 +1,7 @@
 """What the model in a folder knows of a corpus: scores on masked tokens, and pseudo-perplexity."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,7 @@ def evaluate_folder(
 ) -> dict[str, Any]:
     """Loss, perplexity and accuracy on masked tokens, by bucket too, and pseudo-perplexity per word and byte."""
     folder = resolve(model_folder)
-    backend = choose_backend(folder, backend)
-    model, device = (open_graph(folder, backend, "masked-lm"), None) if backend in GRAPHS else open_torch(folder)
-    target_logits = model.target_logits
-    if backend == "bf16":
-        from bertkit.model.half import in_half
-
-        target_logits = in_half(target_logits, device)
+    model, target_logits, device = open_masked_lm(folder, choose_backend(folder, backend))
     tokenizer = load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     seq_len = min(config.seq_len, model.config.max_position_embeddings)
@@ -54,6 +49,20 @@ def evaluate_folder(
         pseudo = pseudo_perplexity(target_logits, device, tokenizer, texts, max_words=config.words, seq_len=seq_len)
         scores["pseudo_perplexity"] = pseudo._asdict()
     return scores
+
+
+def open_masked_lm(folder: Path, backend: str, remedy: str = "") -> tuple[Any, Callable[[Any], Any], Any]:
+    """The masked LM of a folder, what gives the logits at the targets of a batch, and where it computes: None for a
+    graph, which takes and gives arrays. A folder with another model is refused with the `remedy`."""
+    if backend in GRAPHS:
+        graph = open_graph(folder, backend, "masked-lm")
+        return graph, graph.target_logits, None
+    model, device = open_torch(folder, remedy)
+    if backend != "bf16":
+        return model, model.target_logits, device
+    from bertkit.model.half import in_half
+
+    return model, in_half(model.target_logits, device), device
 
 
 def open_torch(folder: Path, remedy: str = "") -> tuple[Any, Any]:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from bertkit.evaluate.config import JudgeConfig
-from bertkit.evaluate.folder import open_torch
+from bertkit.evaluate.folder import open_masked_lm
 from bertkit.evaluate.minimal_pairs import MinimalPair
 from bertkit.evaluate.ngram import NGram
 from bertkit.evaluate.pseudo_likelihood import Sentence, encode_sentences, token_log_probs
-from bertkit.hf.folder import check_vocabulary, resolve
+from bertkit.hf.folder import check_vocabulary, choose_backend, has_weights, resolve
 from bertkit.terminal import printable, progress_bar
 from data_pipelines.rows.shards import Rows
 from data_pipelines.vocab.tokenizer import Tokenizer, load_tokenizer
@@ -44,16 +44,21 @@ class Judgment(NamedTuple):
         ]
 
 
-def judge_folder(model_folder: str, pairs: list[MinimalPair], config: JudgeConfig, rows: Rows | None) -> Judgment:
+def judge_folder(
+    model_folder: str, pairs: list[MinimalPair], config: JudgeConfig, rows: Rows | None, backend: str = "auto"
+) -> Judgment:
     """Judge the pairs with the model of a folder, and with an n-gram model of `rows`, if there are any."""
     folder = resolve(model_folder)
+    if backend == "auto" and has_weights(folder):
+        backend = "torch"  # a graph predicts every token of a sentence, torch only the one that is asked for
     remedy = "an objective that exports an encoder alone judges while it trains: eval.pairs"
-    (model, device), tokenizer = open_torch(folder, remedy), load_tokenizer(folder)
+    model, target_logits, device = open_masked_lm(folder, choose_backend(folder, backend), remedy)
+    tokenizer = load_tokenizer(folder)
     check_vocabulary(tokenizer, model.config.vocab_size, folder)
     encoded = EncodedPairs(pairs, tokenizer, model.config.max_position_embeddings)
     with progress_bar(f"judging {len(pairs):,} pairs") as update:
         scores_P2 = encoded.scores(
-            model.target_logits,
+            target_logits,
             device,
             word_wise=config.method == "word-wise",
             report=lambda done, total: update(done, total, f"{done:,} of {total:,} tokens"),
@@ -96,8 +101,8 @@ class EncodedPairs:
 
     def scores(
         self,
-        target_logits: Callable[[Any], Tensor],
-        device: torch.device,
+        target_logits: Callable[[Any], Any],
+        device: torch.device | None,
         rank: int = 0,
         world_size: int = 1,
         sum_over_ranks: Callable[[Tensor], Tensor] = lambda scores: scores,

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from bertkit.evaluate.minimal_pairs import MinimalPair
 from bertkit.pretrain.data import rows_of_run
 from bertkit.pretrain.objectives import Objective
 from bertkit.pretrain.pairs import pair_scorer
+from bertkit.ship.export import export_onnx
 from data_pipelines.vocab.tokenizer import load_tokenizer
 
 torch.set_num_threads(1)
@@ -101,6 +103,35 @@ def padded_score(oracle, tokenizer, text: str, method: str) -> float:
         logits = oracle(input_ids=rows, attention_mask=encoded["attention_mask"].repeat(len(places), 1)).logits
     log_probs = logits[range(len(places)), places].log_softmax(-1)
     return float(log_probs[range(len(places)), ids[places]].double().sum())
+
+
+@pytest.mark.parametrize(("backend", "furthest"), [("bf16", 0.05), ("onnx", 1e-4)])
+def test_another_backend_gives_the_same_scores_but_for_rounding(model, tmp_path, backend, furthest):
+    pairs = random_pairs(40)
+    folder = model
+    if backend == "onnx":
+        folder = tmp_path / "graph"
+        export_onnx(model, folder)
+    expected, found = (
+        judge_folder(str(path), pairs, JudgeConfig(), None, name).scores_P2
+        for path, name in ((model, "torch"), (folder, backend))
+    )
+    assert (expected != found).any()
+    np.testing.assert_allclose(found, expected, rtol=furthest)
+
+
+def test_weights_judge_with_torch_and_a_graph_alone_by_itself(model, tmp_path):
+    """A graph predicts every token of every sentence, so it is taken only where nothing else is."""
+    export_onnx(model, tmp_path / "graph")
+    pairs = random_pairs(4)
+    alone = judge_folder(str(tmp_path / "graph"), pairs, JudgeConfig(), None)
+    as_graph = judge_folder(str(tmp_path / "graph"), pairs, JudgeConfig(), None, "onnx")
+    np.testing.assert_array_equal(alone.scores_P2, as_graph.scores_P2)
+    beside = tmp_path / "both"
+    shutil.copytree(model, beside)
+    shutil.copytree(tmp_path / "graph/onnx", beside / "onnx")
+    both = judge_folder(str(beside), pairs, JudgeConfig(), None)
+    np.testing.assert_array_equal(both.scores_P2, judge_folder(str(model), pairs, JudgeConfig(), None).scores_P2)
 
 
 def test_a_sentence_the_model_cannot_read_is_told_with_its_place(model):
