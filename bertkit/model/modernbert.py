@@ -14,12 +14,12 @@ from bertkit.graph import Graph
 from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
-from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
+from bertkit.model.encoder import Encoder, activation, joined_maps, name_of
 from bertkit.model.half.linear import Linear
 from bertkit.model.initial_heads import COMMON, Heads, find_alike, look_beside, pass_on
 from bertkit.model.initialization import changeable, normal
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
-from bertkit.model.rotation import Rotation, rotate
+from bertkit.model.rotation import Rotation, project_rotated
 
 
 class ModernBert(Encoder):
@@ -146,10 +146,10 @@ class ModernBertLayer(nn.Module):
         else:
             normed_TD, rotation = self.normed(hidden_TD), self.rotation(rotations)
             hidden_TD = hidden_TD.index_select(0, at)
-            query_M1HE = project(self.attention_in, normed_TD.index_select(0, at), self.num_heads, 0, 1)
-            query_MHE = rotate(query_M1HE, rotation.at(at)).squeeze(1)
-            key_value_T2HE = rotate(project(self.attention_in, normed_TD, self.num_heads, 1), rotation, 1)
-            context_THE = attend_at(self, batch, at, query_MHE, key_value_T2HE, self.window, dropout)
+            qkv, heads = self.attention_in, self.num_heads
+            query_M1HE = project_rotated(qkv, normed_TD.index_select(0, at), heads, rotation.at(at), last=1)
+            key_value_T2HE = project_rotated(qkv, normed_TD, heads, rotation, first=1)
+            context_THE = attend_at(self, batch, at, query_M1HE.squeeze(1), key_value_T2HE, self.window, dropout)
         hidden_TD = hidden_TD + F.dropout(self.attention_out(context_THE.flatten(1)), dropout)
         value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
         inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)
@@ -170,8 +170,7 @@ class ModernBertLayer(nn.Module):
 
     def project(self, hidden_TD: Tensor, rotations: Rotations) -> Tensor:
         """Queries, keys and values, (T, 3, H, E); queries and keys turned to their positions."""
-        qkv_T3HE = project(self.attention_in, self.normed(hidden_TD), self.num_heads)
-        return rotate(qkv_T3HE, self.rotation(rotations), 2)
+        return project_rotated(self.attention_in, self.normed(hidden_TD), self.num_heads, self.rotation(rotations))
 
     def normed(self, hidden_TD: Tensor) -> Tensor:
         return hidden_TD if self.attention_norm is None else self.attention_norm(hidden_TD)

@@ -1,27 +1,71 @@
 """Queries and keys enter, the same turned by angles that grow with a token's position leave."""
 
-# T tokens in the pack, n of query, key and value, H heads, E channels per head
+# T tokens in the pack, n of query, key and value, H heads, E channels per head, P planes of two channels each
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from bertkit.model.encoder import project
+from bertkit.model.half.linear import linear
 
 
 class Rotation(NamedTuple):
-    """By how much each token's channels are turned: cosines and sines, (T, 1, 1, E/2)."""
+    """By how much each token's channels are turned."""
 
     cos: Tensor
+    """(T, 1, 1, E/2), and so are the sines."""
     sin: Tensor
+    factors: Tensor | None
+    """(T, 3, 1, E/2): by which complex numbers queries, keys and values are multiplied, values by 1. None where a
+    compiler or a GPU takes the cosines and sines."""
 
     @classmethod
     def of(cls, position_ids_T: Tensor, head_size: int, theta: float) -> "Rotation":
         frequency = _frequencies(head_size, theta, position_ids_T.device)
         angle = (position_ids_T.float()[:, None] * frequency)[:, None, None]
-        return cls(angle.cos(), angle.sin())
+        cos, sin, factors = angle.cos(), angle.sin(), None
+        if angle.device.type == "cpu" and not torch.compiler.is_compiling():
+            turn = torch.complex(cos, sin)
+            factors = torch.cat((turn, turn, torch.ones_like(turn)), dim=1)
+        return cls(cos, sin, factors)
 
     def at(self, index_M: Tensor) -> "Rotation":
-        return Rotation(self.cos[index_M], self.sin[index_M])
+        factors = None if self.factors is None else self.factors[index_M]
+        return Rotation(self.cos[index_M], self.sin[index_M], factors)
+
+
+def project_rotated(
+    qkv: nn.Linear, hidden_TD: Tensor, num_heads: int, rotation: Rotation, first: int = 0, last: int = 3
+) -> Tensor:
+    """Queries, keys and values of a fused projection, (T, 3, H, E), or a range of the three; queries and keys turned to
+    their positions.
+
+    On a CPU, in float32, a plane is a complex number, so turning is one product. Its two channels must lie side by side
+    then, which changes the order of the channels of queries and keys alike, and so no product of the two. Either the
+    weights are put in this order or what they give, whichever is less.
+    """
+    parts, count = (last - first, num_heads, -1), min(last, 2) - first
+    if rotation.factors is None or not hidden_TD.dtype == qkv.weight.dtype == torch.float32:
+        return rotate(project(qkv, hidden_TD, num_heads, first, last), rotation, count)
+    if len(hidden_TD) <= qkv.in_features:
+        values_TnHE = _side_by_side(project(qkv, hidden_TD, num_heads, first, last), count, 1)
+    else:
+        rows = slice(first * qkv.in_features, last * qkv.in_features)
+        weight = _side_by_side(qkv.weight[rows].unflatten(0, parts), count, 0).flatten(0, 2)
+        bias = None if qkv.bias is None else _side_by_side(qkv.bias[rows].unflatten(0, parts), count, 0).flatten()
+        values_TnHE = linear(hidden_TD, weight, bias).unflatten(1, parts)
+    planes_TnHP = torch.view_as_complex(values_TnHE.unflatten(3, (-1, 2)))
+    return torch.view_as_real(planes_TnHP * rotation.factors[:, first:last]).flatten(3)
+
+
+def _side_by_side(values: Tensor, count: int, dim: int) -> Tensor:
+    """Bring the two channels of a plane together, in the first `count` of n, which are counted at `dim`; heads and
+    channels come after it."""
+    planes, rest = values.tensor_split([count], dim)
+    planes = planes.unflatten(dim + 2, (2, -1)).transpose(dim + 2, dim + 3).flatten(dim + 2, dim + 3)
+    return torch.cat((planes, rest), dim)
 
 
 def looking_at(distance: int, head_size: int, theta: float) -> tuple[Tensor, Tensor]:

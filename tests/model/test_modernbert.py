@@ -12,7 +12,7 @@ from reference import reference_transformers
 
 from bertkit.config.fields import build
 from bertkit.model import ModernBertConfig, build_encoder, pack
-from bertkit.model.rotation import Rotation, rotate
+from bertkit.model.rotation import Rotation, project_rotated, rotate
 
 torch.set_num_threads(1)
 TINY = ModernBertConfig(
@@ -195,4 +195,35 @@ def test_turning_is_a_rotation_and_its_gradient_turns_back(dtype):
 
 def test_the_rotation_keeps_torchs_rules():
     rotation = Rotation.of(torch.arange(3), head_size=4, theta=100.0)
-    torch.library.opcheck(torch.ops.bertkit.rotate, (torch.randn(3, 2, 2, 4, requires_grad=True), *rotation, 1))
+    torch.library.opcheck(torch.ops.bertkit.rotate, (torch.randn(3, 2, 2, 4, requires_grad=True), *rotation[:2], 1))
+
+
+@pytest.mark.parametrize("num_tokens", [3, 40], ids=["what weights give is reordered", "weights are reordered"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_turning_planes_as_complex_numbers_changes_nothing_but_the_order_of_channels(num_tokens, bias):
+    """Products of queries and keys, the values, and the gradients of all that is trained."""
+    generator = torch.Generator().manual_seed(0)
+    qkv = torch.nn.Linear(8, 24, bias=bias)
+    for parameter in qkv.parameters():
+        torch.nn.init.normal_(parameter, generator=generator)
+    hidden = torch.randn(num_tokens, 8, generator=generator, requires_grad=True)
+    direction = torch.randn(num_tokens, num_tokens, generator=generator)
+    rotation = Rotation.of(torch.arange(num_tokens), head_size=4, theta=100.0)
+    assert rotation.factors is not None
+
+    def products(rotation, at):
+        """What attention makes of them, and the gradients."""
+        query = project_rotated(qkv, hidden[at], 2, rotation.at(at), last=1).squeeze(1)
+        key, value = project_rotated(qkv, hidden, 2, rotation, first=1).unbind(1)
+        whole = project_rotated(qkv, hidden, 2, rotation)
+        assert whole.shape == (num_tokens, 3, 2, 4)
+        scores = torch.einsum("qhe,khe->qkh", query, key)
+        torch.testing.assert_close(torch.einsum("qhe,khe->qkh", whole[at, 0], whole[:, 1]), scores)
+        torch.testing.assert_close(whole[:, 2], value)
+        loss = (scores.sum(2) * direction[at]).sum() + (whole[:, 2] * hidden.detach().view_as(value)).sum()
+        return scores, value, *torch.autograd.grad(loss, [hidden, *qkv.parameters()])
+
+    for at in (torch.arange(num_tokens), torch.tensor([0, 2])):
+        expected = products(rotation._replace(factors=None), at)
+        for found, wanted in zip(products(rotation, at), expected, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
