@@ -113,7 +113,7 @@ class BertLayer(nn.Module):
             context_THE = attend_at(self, batch, at, query_MHE, key_value_T2HE, None, dropout)
         hidden_TD = self.attention_norm(hidden_TD + self.dropped(self.attention_out(context_THE.flatten(1))))
         hidden_TD, rounded_TD = with_rounded(hidden_TD)
-        inner_TF = self.activation(self.mlp_in(rounded_TD))
+        inner_TF = self.activation(self.mlp_in(rounded_TD, stays_half=True))
         return self.mlp_norm(hidden_TD + self.dropped(self.mlp_out(inner_TF)))
 
     def graph(self, graph: Graph, hidden: str) -> str:

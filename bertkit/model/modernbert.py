@@ -151,7 +151,7 @@ class ModernBertLayer(nn.Module):
             key_value_T2HE = project_rotated(qkv, normed_TD, heads, rotation, first=1)
             context_THE = attend_at(self, batch, at, query_M1HE.squeeze(1), key_value_T2HE, self.window, dropout)
         hidden_TD = hidden_TD + F.dropout(self.attention_out(context_THE.flatten(1)), dropout)
-        value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD)).chunk(2, dim=-1)
+        value_TF, gate_TF = self.mlp_in(self.mlp_norm(hidden_TD), stays_half=True).chunk(2, dim=-1)
         inner_TF = F.dropout(self.activation(value_TF) * gate_TF, self.mlp_dropout, self.training)
         return hidden_TD + self.mlp_out(inner_TF)
 

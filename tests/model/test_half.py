@@ -46,6 +46,16 @@ def test_a_linear_layer_and_its_gradients_stay_near_float32(num_rows):
     assert any(error(a, b) > 1e-4 for a, b in zip(found, wanted, strict=True)), "nothing was rounded"
 
 
+def test_what_stays_half_between_two_products_stays_near_float32():
+    def compute(values: Tensor, into: Tensor, out: Tensor) -> Tensor:
+        inner = linear(values, into, stays_half=True)
+        assert inner.dtype == (torch.bfloat16 if multiplies_in_half(values) else torch.float32)
+        return linear(torch.nn.functional.gelu(inner), out)
+
+    wanted, found = both_ways(compute, drawn(40, 24), drawn(48, 24, seed=1), drawn(24, 48, seed=2))
+    assert all(error(a, b) < 0.01 for a, b in zip(found, wanted, strict=True))
+
+
 def test_a_layer_is_an_ordinary_one_without_autocast():
     layer, values = Linear(8, 4), drawn(3, 8)
     assert not multiplies_in_half(values)

@@ -2,7 +2,8 @@
 
 Processors with AVX512-BF16 or AMX multiply in bf16 at least twice as fast as in float32, and do nothing else in it.
 Autocast rounds everything between two products as well, which saves no time there, and the gradient of torch's fused
-attention takes six times as long in bf16. So values are rounded where a product begins, and the result is float32.
+attention takes six times as long in bf16. So values are rounded where a product begins, and its result is float32,
+unless it goes to the next product through a softmax or an activation alone, which compute in float32 inside.
 """
 
 from collections.abc import Callable

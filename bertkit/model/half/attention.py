@@ -36,8 +36,7 @@ def half_attention(
     `query` holds those of the tokens at `index_M`, only keys and values."""
     places = None if index_M is None else tuple(index_M.tolist())
     blocks = _blocks(tuple(cu_seqlens.tolist()), places, -1 if window is None else window)
-    *queries, key, value = packed.unbind(1)
-    return _HalfAttention.apply(queries[0] if query is None else query, key, value, blocks)
+    return _HalfAttention.apply(query, packed, blocks)
 
 
 class Blocks(NamedTuple):
@@ -49,11 +48,15 @@ class Blocks(NamedTuple):
 
     def cut(self, rows: Tensor, places: SideBySide) -> Tensor:
         """(N, H, Q or K, E) in bf16 of rows (T, H, E)."""
-        blocks = places.copied(rows.to(torch.bfloat16)).unflatten(0, (self.num_blocks, -1))
-        return blocks.transpose(1, 2).contiguous()
+        blocks = places.copied(rows).unflatten(0, (self.num_blocks, -1)).transpose(1, 2)
+        return torch.empty(blocks.shape, dtype=torch.bfloat16).copy_(blocks)
 
-    def joined(self, blocks: Tensor, places: SideBySide, dtype: torch.dtype) -> Tensor:
-        return places.end_to_end(blocks.transpose(1, 2).flatten(0, 1)).to(dtype)
+    def join(self, blocks: Tensor, places: SideBySide, rows: Tensor) -> Tensor:
+        """Write blocks into rows (T, H, E), and return these."""
+        if len(places.filling):
+            return rows.copy_(places.end_to_end(blocks.transpose(1, 2).flatten(0, 1)))
+        rows.unflatten(0, (self.num_blocks, -1)).copy_(blocks.transpose(1, 2))
+        return rows
 
 
 # The same for all layers that see as far, so it is remembered from one to the next.
@@ -87,34 +90,36 @@ def _blocks(borders: tuple[int, ...], places: tuple[int, ...] | None, reach: int
     hidden_NQK = hidden(place_NQ, torch.arange(longest), reach, -1) | (sequence_NQ[:, :, None] != sequence_NK[:, None])
     # A query that only fills up sees everything: a softmax over nothing would be NaN.
     hidden_NQK &= sequence_NQ[:, :, None] >= 0
-    band_N1QK = as_band(hidden_NQK, torch.float32)[:, None] if hidden_NQK.any() else None
+    band_N1QK = as_band(hidden_NQK, torch.bfloat16)[:, None] if hidden_NQK.any() else None
     return Blocks(num_blocks, queries, keys, band_N1QK)
 
 
 class _HalfAttention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, blocks: Blocks) -> Tensor:
-        q = blocks.cut(query, blocks.queries)
-        k, v = (blocks.cut(rows, blocks.keys) for rows in (key, value))
-        scores = (q @ k.mT).float().mul_(q.shape[-1] ** -0.5)
-        if blocks.band_N1QK is not None:
-            scores += blocks.band_N1QK
-        weights = torch.softmax(scores, dim=-1).to(torch.bfloat16)
-        ctx.save_for_backward(q, k, v, weights)
-        ctx.blocks = blocks
-        return blocks.joined(weights @ v, blocks.queries, query.dtype)
+    """Scores, weights and their gradients are held in bf16; a softmax computes in float32 inside."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def forward(ctx: Any, query: Tensor | None, packed: Tensor, blocks: Blocks) -> Tensor:
+        queries = packed[:, 0] if query is None else query
+        ctx.scale = queries.shape[-1] ** -0.5
+        q = blocks.cut(queries * ctx.scale, blocks.queries)
+        k, v = (blocks.cut(packed[:, part], blocks.keys) for part in (-2, -1))
+        scores = q @ k.mT
+        if blocks.band_N1QK is not None:
+            scores += blocks.band_N1QK
+        weights = torch.softmax(scores, dim=-1)
+        ctx.save_for_backward(q, k, v, weights)
+        ctx.blocks, ctx.has_query, ctx.packed_shape = blocks, query is not None, packed.shape
+        return blocks.join(weights @ v, blocks.queries, queries.new_empty(queries.shape))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
         q, k, v, weights = ctx.saved_tensors
-        blocks, dtype = ctx.blocks, grad.dtype
-        g, precise = blocks.cut(grad, blocks.queries), weights.float()
-        weighted = (g @ v.mT).float().mul_(precise)
-        grad_scores = weighted.addcmul_(precise, weighted.sum(-1, keepdim=True), value=-1).mul_(q.shape[-1] ** -0.5)
-        grad_scores = grad_scores.to(torch.bfloat16)
-        return (
-            blocks.joined(grad_scores @ k, blocks.queries, dtype),
-            blocks.joined(grad_scores.mT @ q, blocks.keys, dtype),
-            blocks.joined(weights.mT @ g, blocks.keys, dtype),
-            None,
-        )
+        blocks = ctx.blocks
+        g = blocks.cut(grad, blocks.queries)
+        grad_scores = torch._softmax_backward_data(g @ v.mT, weights, -1, torch.bfloat16)
+        grad_packed = grad.new_empty(ctx.packed_shape)
+        grad_query = grad.new_empty(grad.shape) if ctx.has_query else grad_packed[:, 0]
+        blocks.join(grad_scores @ k, blocks.queries, grad_query).mul_(ctx.scale)
+        blocks.join(grad_scores.mT @ q, blocks.keys, grad_packed[:, -2])
+        blocks.join(weights.mT @ g, blocks.keys, grad_packed[:, -1])
+        return grad_query if ctx.has_query else None, grad_packed, None

@@ -16,14 +16,15 @@ share one, as their rows are filled up with zeros to a multiple of this."""
 
 
 class Linear(nn.Linear):
-    def forward(self, values: Tensor) -> Tensor:
-        return linear(values, self.weight, self.bias)
+    def forward(self, values: Tensor, stays_half: bool = False) -> Tensor:
+        return linear(values, self.weight, self.bias, stays_half)
 
 
-def linear(values: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """`values @ weight_OI.T + bias_O`."""
+def linear(values: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, stays_half: bool = False) -> Tensor:
+    """`values @ weight_OI.T + bias_O`. What was multiplied in bf16 is made float32 again, unless it `stays_half`:
+    between two products, where the second one would round it anyway."""
     if values.dim() == 2 and multiplies_in_half(values):
-        return _HalfLinear.apply(values, weight_OI, bias_O)
+        return _HalfLinear.apply(values, weight_OI, bias_O, stays_half)
     return F.linear(values, weight_OI, bias_O)
 
 
@@ -40,21 +41,23 @@ def as_half(values_TI: Tensor) -> Tensor:
 
 class _HalfLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    def forward(ctx: Any, values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, stays_half: bool) -> Tensor:
         half_TI, half_OI = as_half(values_TI), weight_OI.to(torch.bfloat16)
         ctx.save_for_backward(half_TI, half_OI)
         ctx.dtypes = [None if given is None else given.dtype for given in (values_TI, weight_OI, bias_O)]
-        product_TO = (half_TI @ half_OI.T)[: len(values_TI)].float()
+        product_TO = (half_TI @ half_OI.T)[: len(values_TI)]
+        if not stays_half:
+            product_TO = product_TO.float()
         return product_TO if bias_O is None else product_TO.add_(bias_O)
 
     @staticmethod
     def backward(ctx: Any, grad_TO: Tensor) -> tuple[Tensor | None, ...]:
         half_TI, half_OI = ctx.saved_tensors
-        needs_values, needs_weight, needs_bias = ctx.needs_input_grad
+        needs_values, needs_weight, needs_bias, _ = ctx.needs_input_grad
         half_TO = as_half(grad_TO)
         grads = (
             (half_TO @ half_OI)[: len(grad_TO)] if needs_values else None,
             half_TO.T @ half_TI if needs_weight else None,
             grad_TO.sum(0) if needs_bias else None,
         )
-        return tuple(grad if grad is None else grad.to(dtype) for grad, dtype in zip(grads, ctx.dtypes, strict=True))
+        return *(grad if grad is None else grad.to(dtype) for grad, dtype in zip(grads, ctx.dtypes, strict=True)), None
