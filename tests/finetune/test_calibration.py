@@ -56,6 +56,21 @@ def test_the_temperature_of_sampled_sequences_is_found_again():
     assert found == pytest.approx(2, rel=0.1)
 
 
+def test_rounding_of_logits_does_not_move_the_temperature():
+    """The least surprise is flat: what is rounded there moves it by the root of that."""
+    random, labels = np.random.default_rng(3), ("a", "b", "c")
+    sentences = [Sentence(["w"], [random.choice(labels)], "", []) for _ in range(50)]
+    rows = [Row(np.zeros(1, int), np.arange(1), np.arange(1), index) for index in range(50)]
+    logits = random.normal(scale=2, size=(50, 3)).astype(np.float32)
+
+    def fitted(logits):
+        surprise = OF_LABELS.surprise(lambda rows: [([*range(50)], logits)], sentences, rows, labels, {})
+        return fit_temperature(lambda tried: surprise(tried).sum())
+
+    rounded = [logits * np.float32(1 + sign * 2e-7) for sign in random.choice([-1, 1], size=(20, 50, 3))]
+    assert [fitted(each) for each in rounded] == pytest.approx([fitted(logits)] * 20, rel=3e-5)
+
+
 def test_spans_are_as_sure_as_they_are_right_however_sure_the_words_are():
     """Spans of one word, of which the model is surer than it may be: they are right by a power of its probability."""
     random, labels, settings = np.random.default_rng(2), ("O", "B-a", "I-a"), {"scheme": "iob2", LEGAL_SPANS: True}

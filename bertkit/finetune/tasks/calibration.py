@@ -140,7 +140,8 @@ def _label_surprise(
     logits_WK = word_logits(ask, num_words, rows) if rows else np.zeros((0, len(labels)), np.float32)
     number = {label: index for index, label in enumerate(labels)}
     known = np.array([all(tag in number for tag in sentence.tags or ()) for sentence in sentences], bool)
-    logits_WK = logits_WK[np.repeat(known, num_words)]
+    # In float32 the least surprise lies anywhere within the root of what is rounded.
+    logits_WK = logits_WK[np.repeat(known, num_words)].astype(np.float64)
     kept = [sentence.tags or [] for sentence, fine in zip(sentences, known, strict=True) if fine]
     gold_W = np.array([number[tag] for tags in kept for tag in tags], np.int64)
     rules = rules_of(labels, settings)
