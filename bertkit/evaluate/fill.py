@@ -179,8 +179,8 @@ def open_torch(folder: Path, half: bool) -> tuple[Any, Callable[[np.ndarray, lis
     import torch
 
     from bertkit.hf.models import load_with_head
-    from bertkit.model.half import in_half
     from bertkit.model.packing import pack
+    from bertkit.model.products import in_half
 
     model = load_with_head(folder, "masked-lm")
 

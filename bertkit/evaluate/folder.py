@@ -60,7 +60,7 @@ def open_masked_lm(folder: Path, backend: str, remedy: str = "") -> tuple[Any, C
     model, device = open_torch(folder, remedy)
     if backend != "bf16":
         return model, model.target_logits, device
-    from bertkit.model.half import in_half
+    from bertkit.model.products import in_half
 
     return model, in_half(model.target_logits, device), device
 

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertkit.model.attention_tiles import as_band, cut, hidden, needed
-from bertkit.model.half.attention import half_attention, takes_half
+from bertkit.model.products.half_attention import half_attention, takes_half
 
 log = logging.getLogger("bertkit")
 

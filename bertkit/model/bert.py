@@ -14,9 +14,9 @@ from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import Encoder, activation, joined_maps, name_of, project
-from bertkit.model.half.linear import Linear
 from bertkit.model.initialization import normal, sinusoids
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
+from bertkit.model.products.linear import Linear
 
 
 class Bert(Encoder):

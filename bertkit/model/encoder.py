@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bertkit.graph import Graph
-from bertkit.model.half.linear import linear
 from bertkit.model.packing import Packed, computed_packed, middle_of, only_at
+from bertkit.model.products.linear import linear
 
 
 class Encoder(nn.Module):

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from bertkit.graph import Graph
 from bertkit.model.config import EncoderConfig, HeadStyle
 from bertkit.model.encoder import Encoder, activation, name_of
-from bertkit.model.half.linear import Linear, linear
 from bertkit.model.initialization import initialize
 from bertkit.model.loss import summed_cross_entropy
 from bertkit.model.packing import Packed, computed_packed, pack
+from bertkit.model.products.linear import Linear, linear
 from data_pipelines.table import Table
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertkit.model.half.linear import ROWS
+from bertkit.model.products.linear import ROWS, product
 
 
 def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_M: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def _summed_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """The loss, and its gradient by the logits. Rows of `hidden_MD` beyond the targets are filling."""
     bias_V = None if bias_V is None else bias_V.to(hidden_MD.dtype)
-    filled_MV = F.linear(hidden_MD, weight_VD.to(hidden_MD.dtype), bias_V)
+    filled_MV = product(hidden_MD, weight_VD.to(hidden_MD.dtype), bias_V)
     filled_MV[len(target_M) :] = 0
     logits_MV = filled_MV[: len(target_M)]
     target_M1 = target_M[:, None]
@@ -71,9 +71,9 @@ def _backward(ctx, grad_loss, _):
     # The factor from above goes to the small arrays, never through the large one. As a tensor of one dimension it
     # keeps its digits: a scalar would be rounded to half precision first.
     scale = grad_loss[None]
-    grad_hidden_MD = (gradient_MV @ weight_VD.to(gradient_MV.dtype)).mul_(scale) if needs_hidden else None
+    grad_hidden_MD = product(gradient_MV, weight_VD.T.to(gradient_MV.dtype)).mul_(scale) if needs_hidden else None
     scaled_MD = torch.mul(hidden_MD, scale, out=torch.empty_like(hidden_MD)) if needs_weight else None
-    grad_weight_VD = None if scaled_MD is None else (gradient_MV.T @ scaled_MD).to(weight_VD.dtype)
+    grad_weight_VD = None if scaled_MD is None else product(gradient_MV.T, scaled_MD.T).to(weight_VD.dtype)
     grad_bias_V = (gradient_MV.sum(0, dtype=torch.float32) * grad_loss).to(weight_VD.dtype) if needs_bias else None
     return grad_hidden_MD, grad_weight_VD, grad_bias_V, None
 

@@ -15,10 +15,10 @@ from bertkit.model.attention import attention_weights
 from bertkit.model.cache import attend, attend_at
 from bertkit.model.config import ModernBertConfig
 from bertkit.model.encoder import Encoder, activation, joined_maps, name_of
-from bertkit.model.half.linear import Linear
 from bertkit.model.initial_heads import COMMON, Heads, find_alike, look_beside, pass_on
 from bertkit.model.initialization import changeable, normal
 from bertkit.model.packing import Packed, check_ids, pack, prefixes_of
+from bertkit.model.products.linear import Linear
 from bertkit.model.rotation import Rotation, project_rotated
 
 

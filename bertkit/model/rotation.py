@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bertkit.model.encoder import project
-from bertkit.model.half.linear import linear
+from bertkit.model.products.linear import linear
 
 
 class Rotation(NamedTuple):

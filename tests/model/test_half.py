@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from bertkit.model.attention import attention, attention_at
-from bertkit.model.half import multiplies_in_half
-from bertkit.model.half.attention import LONGEST, half_attention, takes_half
-from bertkit.model.half.linear import ROWS, Linear, as_half, linear
 from bertkit.model.loss import summed_cross_entropy
+from bertkit.model.products import multiplies_in_half
+from bertkit.model.products.half_attention import LONGEST, half_attention, takes_half
+from bertkit.model.products.linear import ROWS, Linear, as_half, linear
 
 torch.set_num_threads(1)
 

@@ -46,7 +46,7 @@ def asking_graph(model: OnnxModel) -> Ask:
 def open_torch(folder: Path, kinds: Iterable[str], device: str, half: bool = False) -> tuple[Any, Ask]:
     from bertkit.finetune.batches import asking
     from bertkit.hf.models import load_with_head
-    from bertkit.model.half import in_half
+    from bertkit.model.products import in_half
 
     _check_device(device)
     model = load_with_head(folder, *kinds, remedy="fine-tune it first").to(device)

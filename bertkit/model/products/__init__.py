@@ -1,4 +1,8 @@
-"""What half precision means on a CPU: the large matrix products in bf16, everything between them in float32.
+"""Matrix products on a CPU: by which library, and what half precision means there.
+
+Torch gives products in float32 to MKL, which uses half of what AMD's processors with AVX-512 can do. oneDNN, which is
+a part of torch too, uses all of it. It is called for each product of a linear layer, not switched on for all: the many
+small products of attention take longer with it.
 
 Processors with AVX512-BF16 or AMX multiply in bf16 at least twice as fast as in float32, and do nothing else in it.
 Autocast rounds everything between two products as well, which saves no time there, and the gradient of torch's fused

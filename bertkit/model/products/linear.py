@@ -1,4 +1,4 @@
-"""Linear layers that multiply in bf16 on a CPU, forward and backward, where autocast asks for it."""
+"""Linear layers, each product in the precision that autocast asks for, by the library that is fastest on this CPU."""
 
 # T tokens, filled up to a multiple of ROWS where they are in bf16, I channels in, O channels out
 
@@ -8,11 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertkit.model.half import multiplies_in_half
+from bertkit.cpu import onednn_is_faster
+from bertkit.model.products import multiplies_in_half
 
 ROWS = 32
 """Torch prepares a kernel for each new shape, which takes as long as a small product. Batches of almost as many tokens
 share one, as their rows are filled up with zeros to a multiple of this."""
+
+FEWEST = 64
+"""Rows and channels of what oneDNN multiplies in float32. To prepare a kernel takes as long as a smaller product."""
 
 
 class Linear(nn.Linear):
@@ -25,7 +29,16 @@ def linear(values: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, stay
     between two products, where the second one would round it anyway."""
     if values.dim() == 2 and multiplies_in_half(values):
         return _HalfLinear.apply(values, weight_OI, bias_O, stays_half)
+    if _takes_onednn(values, weight_OI):
+        return _OneDnnLinear.apply(values, weight_OI, bias_O)
     return F.linear(values, weight_OI, bias_O)
+
+
+def product(values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """The same in the precision of what is given, for code that autograd does not look into."""
+    if _takes_onednn(values_TI, weight_OI):
+        return _by_onednn(values_TI, weight_OI, bias_O)
+    return F.linear(values_TI, weight_OI, bias_O)
 
 
 def as_half(values_TI: Tensor) -> Tensor:
@@ -61,3 +74,31 @@ class _HalfLinear(torch.autograd.Function):
             grad_TO.sum(0) if needs_bias else None,
         )
         return *(grad if grad is None else grad.to(dtype) for grad, dtype in zip(grads, ctx.dtypes, strict=True)), None
+
+
+def _takes_onednn(values: Tensor, weight_OI: Tensor) -> bool:
+    if torch.compiler.is_compiling() or values.device.type != "cpu" or values.dim() != 2:
+        return False
+    is_float32 = values.dtype == weight_OI.dtype == torch.float32
+    return is_float32 and min(values.shape) >= FEWEST and onednn_is_faster()
+
+
+def _by_onednn(values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(values_TI, weight_OI, bias_O, "none", [], "")
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        ctx.save_for_backward(values_TI, weight_OI)
+        return _by_onednn(values_TI, weight_OI, bias_O)
+
+    @staticmethod
+    def backward(ctx: Any, grad_TO: Tensor) -> tuple[Tensor | None, ...]:
+        values_TI, weight_OI = ctx.saved_tensors
+        needs_values, needs_weight, needs_bias = ctx.needs_input_grad
+        return (
+            product(grad_TO, weight_OI.T) if needs_values else None,
+            product(grad_TO.T, values_TI.T) if needs_weight else None,
+            grad_TO.sum(0) if needs_bias else None,
+        )

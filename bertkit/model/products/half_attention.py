@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bertkit.model.attention_tiles import SideBySide, as_band, hidden
-from bertkit.model.half import multiplies_in_half
+from bertkit.model.products import multiplies_in_half
 
 LONGEST = 256
 """Of longer sequences the scores, which are written out, take too much memory."""
