@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bertkit.config.sections import OptimConfig
+from bertkit.cpu import onednn_is_faster
 from bertkit.run.optim import build_optimizers
 
 ENTRIES = {
@@ -62,6 +63,18 @@ fill()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     assert int(run_code(code, tmp_path)[0].splitlines()[-1]) < 100
+
+
+@pytest.mark.parametrize(
+    ("name", "avx512", "faster"),
+    [("AMD EPYC", True, True), ("AMD EPYC", False, False), ("Intel(R) Xeon(R)", True, False)],
+)
+def test_onednn_multiplies_where_mkl_takes_avx2_alone(name, avx512, faster, monkeypatch):
+    libraries = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name, "avx512_f": avx512})
+    assert onednn_is_faster.__wrapped__() == (faster and libraries)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    assert not onednn_is_faster.__wrapped__()
 
 
 class SeenDtypes(TorchDispatchMode):
