@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from bertkit.config.fields import MAY_CHANGE, build
-from bertkit.config.sections import Batch, Count, CountOrZero, Kept, NotNegative, OptimConfig, Seed, check_run_dir
+from bertkit.config.sections import (
+    Batch,
+    Count,
+    CountOrZero,
+    Kept,
+    NotNegative,
+    OptimConfig,
+    Schedule,
+    Seed,
+    check_run_dir,
+)
 from data_pipelines.bounds import Range, check_bounds
 from data_pipelines.labels.config import TaggedConfig
 
@@ -155,6 +165,10 @@ class TuneSection:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptimSection(OptimConfig):
+    schedule: Schedule = "linear"
+    """The learning rate after warmup: falling linearly, falling as a cosine, or constant and falling at the end (wsd:
+    warmup, stable, decay)."""
+
     layer_decay: Annotated[float, Range("(0, 1]")] = 1.0
     """Learning rate of each layer as a share of the one above it; 1 gives all layers the same."""
 

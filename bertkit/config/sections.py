@@ -17,6 +17,7 @@ Share = Annotated[float, Range("[0, 1]")]
 Positive = Annotated[float, Range("(0, inf)")]
 NotNegative = Annotated[float, Range("[0, inf)")]
 Decay = Annotated[float, Range("[0, 1)")]
+Schedule = Literal["linear", "cosine", "wsd"]
 Seed = Annotated[int, Range("[0, 2**63)")]
 # A damaged checkpoint needs a predecessor.
 Kept = Annotated[int, Range("[2, inf)")]
@@ -127,7 +128,7 @@ class OptimConfig:
     weight_decay: NotNegative = 0.01
     """Weight decay of the matrices of linear layers; biases, norms and embeddings never decay."""
 
-    schedule: Literal["linear", "cosine", "wsd"] = "linear"
+    schedule: Schedule = "wsd"
     """The learning rate after warmup: falling linearly, falling as a cosine, or constant and falling at the end
     (wsd: warmup, stable, decay)."""
 
@@ -137,7 +138,7 @@ class OptimConfig:
     warmup_steps: CountOrZero | None = None
     """The same as a number of steps, for a run whose length nobody knows yet. None: `warmup` decides."""
 
-    decay: Share = 0.2
+    decay: Share = 0.5
     """Share of the steps, at the end, in which the learning rate falls (wsd only)."""
 
     final_lr: Share = 0.0
