@@ -1,6 +1,5 @@
 """Raw text to pairs for a model that restores what was dropped: its capitals, its punctuation, its accents."""
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,11 +10,11 @@ from data_pipelines.table import Table
 from data_pipelines.text.config import CorpusConfig
 from data_pipelines.text.corpus import read_documents
 from data_pipelines.text.digest import text_hash
+from data_pipelines.text.sentences import sentences
 
 TRAIN, DEV = "train.tsv", "dev.tsv"
 FACTS = "pairs.json"
 """Next to the two, it marks them as ours."""
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+|(?<=[。！？])")
 
 
 def _without_punctuation(text: str) -> str:
@@ -87,7 +86,6 @@ def dropped(text: str, names: Iterable[str]) -> str:
 
 def _sentences(corpus: CorpusConfig) -> Iterator[str]:
     for document in read_documents(corpus):
-        for line in document.text.splitlines():
-            for sentence in _SENTENCE_END.split(line):
-                if any(char.isalpha() for char in sentence):
-                    yield " ".join(sentence.split())
+        for sentence in sentences(document.text):
+            if any(char.isalpha() for char in sentence):
+                yield " ".join(sentence.split())

@@ -11,8 +11,9 @@ class PrepareConfig:
     seq_len: Annotated[int, Range("[8, 2**20]")] = 128
     """Longest row in tokens, [CLS] and [SEP] included."""
 
-    rows: Literal["fill", "line"] = "fill"
-    """fill packs documents into rows of seq_len and keeps their borders; line keeps one document a row."""
+    rows: Literal["fill", "sentences", "line"] = "fill"
+    """fill packs documents into rows of seq_len and keeps their borders; sentences packs whole sentences, each between
+    borders of its own, as taggers and minimal pairs have them; line keeps one document a row."""
 
     validation_share: Annotated[float, Range("[0, 1)")] = 0.01
     """Share of documents held out, chosen by a hash of the text: a document stays on its side as the corpus grows."""

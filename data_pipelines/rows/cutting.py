@@ -13,23 +13,24 @@ class RowBuilder:
     """Collects documents and lays them into rows of at most `seq_len` tokens.
 
     A document follows the one before it in the same row, if it fits there or if at least an eighth of the row is free;
-    otherwise a new row begins. What does not fit opens the next row.
+    otherwise a new row begins. What does not fit opens the next row. A sentence follows only if it fits.
     """
 
     def __init__(self, special, config: PrepareConfig):
-        self._special, self._fill, self._seq_len = special, config.rows == "fill", config.seq_len
+        self._special, self._rows, self._seq_len = special, config.rows, config.seq_len
         self._free, self.num_tokens = 0, 0
         self._clear()
 
     def add(self, lengths: list[int], ids_T: np.ndarray, starts_word_T: np.ndarray) -> None:
-        """Add documents of the given lengths, laid end to end."""
+        """Add documents or sentences of the given lengths, laid end to end."""
         if not len(ids_T):
             return
         self._ids.append(ids_T)
         self._words.append(starts_word_T)
-        room, worth = self._seq_len - _FRAME, max(self._seq_len // 8, 1)
+        room = self._seq_len - _FRAME
+        worth = room if self._rows == "sentences" else max(self._seq_len // 8, 1)
         for left in lengths:
-            free = self._free - _FRAME if self._fill else 0
+            free = self._free - _FRAME if self._rows != "line" else 0
             if free < min(left, worth):
                 free = 0
             while left:

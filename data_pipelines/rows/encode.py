@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress
 from threading import Lock
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from data_pipelines.cores import num_cores
 from data_pipelines.rows.batch import naturals
 from data_pipelines.rows.shards import token_type
 from data_pipelines.text.corpus import Document
+from data_pipelines.text.sentences import sentences
 from data_pipelines.vocab.tokenizer import Tokenizer
 from data_pipelines.vocab.words import (
     Segmenter,
@@ -44,13 +45,21 @@ class Encoded(NamedTuple):
     lengths: list[int]
     ids_T: np.ndarray
     starts_word_T: np.ndarray
+    num_sentences: list[int] | None = None
+    """Of each document, where the lengths are those of sentences."""
 
     def choose(self, flags: list[bool]) -> "Encoded":
         """The documents with a true flag."""
         if all(flags):
             return self
-        chosen_T = np.repeat(flags, self.lengths)
-        return Encoded(list(compress(self.lengths, flags)), self.ids_T[chosen_T], self.starts_word_T[chosen_T])
+        if self.num_sentences is None:
+            kept, num_sentences = flags, None
+        else:
+            kept = np.repeat(flags, self.num_sentences).tolist()
+            num_sentences = list(compress(self.num_sentences, flags))
+        chosen_T = np.repeat(kept, self.lengths)
+        lengths = list(compress(self.lengths, kept))
+        return Encoded(lengths, self.ids_T[chosen_T], self.starts_word_T[chosen_T], num_sentences)
 
 
 def encode_ahead(
@@ -81,8 +90,10 @@ def encode_ahead(
                 encoded.cancel()
 
 
-def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list[Document]], Encoded]:
-    """A function that encodes a batch of documents.
+def encoder(
+    tokenizer: Tokenizer, segmenter: Segmenter | None, by_sentence: bool = False
+) -> Callable[[list[Document]], Encoded]:
+    """A function that encodes a batch of documents, or each of their sentences by itself.
 
     Words come from the vocabulary where it shows them, which allows the faster way to encode; otherwise from the
     tokenizer or the segmenter.
@@ -97,16 +108,18 @@ def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list
     segmenting = Lock()  # a segmenter need not be safe to call from two threads
 
     def encode(batch: list[Document]) -> Encoded:
-        encodings = encode_batch([document.text for document in batch], add_special_tokens=False)
+        texts, num_sentences = [document.text for document in batch], None
+        if by_sentence:
+            split = [sentences(text) for text in texts]
+            texts, num_sentences = list(chain.from_iterable(split)), list(map(len, split))
+        encodings = encode_batch(texts, add_special_tokens=False)
         rows = [encoding.ids for encoding in encodings]
         lengths, ids_T = list(map(len, rows)), naturals(rows).astype(id_type)
         if segmenter:
-            pairs = zip(batch, encodings, strict=True)
+            pairs = zip(texts, encodings, strict=True)
             with segmenting:
-                starts = [
-                    starts_from_segments(document.text, encoding.offsets, segmenter) for document, encoding in pairs
-                ]
-            return Encoded(lengths, ids_T, np.concatenate([np.empty(0, bool), *starts]))
+                starts = [starts_from_segments(text, encoding.offsets, segmenter) for text, encoding in pairs]
+            return Encoded(lengths, ids_T, np.concatenate([np.empty(0, bool), *starts]), num_sentences)
         if table:
             starts_word_T = table.starts(ids_T)
         else:
@@ -114,7 +127,7 @@ def encoder(tokenizer: Tokenizer, segmenter: Segmenter | None) -> Callable[[list
             word_T = naturals([encoding.word_ids for encoding in encodings])
             starts_word_T = starts_from_word_ids(word_T) | ideograph_V[ids_T]
         starts_word_T[[end for end in accumulate(lengths) if end < len(ids_T)]] = True
-        return Encoded(lengths, ids_T, starts_word_T)
+        return Encoded(lengths, ids_T, starts_word_T, num_sentences)
 
     return encode
 

@@ -79,7 +79,8 @@ class ShardFiller:
     def add(self, batch: list[Document], encoded: Encoded) -> None:
         for split, flags in self._split(batch).items():
             builder = self._builders[split]
-            builder.add(*encoded.choose(flags))
+            chosen = encoded.choose(flags)
+            builder.add(chosen.lengths, chosen.ids_T, chosen.starts_word_T)
             if builder.num_tokens >= _WRITTEN_TOKENS:
                 self._write(split)
         self.state.documents += len(batch)

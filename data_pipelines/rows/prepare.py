@@ -77,6 +77,8 @@ def prepare(
             return folder
     if corpus.content == "ids" and identity["prepare"]["segmenter"] != "tokenizer":
         raise ValueError(f"segmenter={identity['prepare']['segmenter']} needs text, and content=ids has none")
+    if corpus.content == "ids" and config.rows == "sentences":
+        raise ValueError("rows=sentences needs text, and content=ids has none")
     if segmenter is None and config.segmenter == "jieba":
         segmenter = jieba_segmenter()
     estimate = _estimate(corpus, tokenizer, part or Part())
@@ -87,7 +89,10 @@ def prepare(
     _check_disk(folder, estimate, state)
     documents = islice(_read(corpus, tokenizer, part or Part()), state.documents, None)
     filler = ShardFiller(folder, state, tokenizer, config)
-    encode = encoder(tokenizer, segmenter) if corpus.content == "text" else ids_encoder(tokenizer)
+    if corpus.content == "text":
+        encode = encoder(tokenizer, segmenter, by_sentence=config.rows == "sentences")
+    else:
+        encode = ids_encoder(tokenizer)
     _fill(filler, documents, encode, estimate, report)
     check_unchanged(corpus, identity["sources"])
     if not part:  # what one part lacks, another may have

@@ -48,7 +48,7 @@ def pieces(rows):
 DOCUMENTS = st.lists(st.lists(st.integers(10, 9999), max_size=80), max_size=20)
 
 
-@given(DOCUMENTS, st.integers(8, 40), st.sampled_from(["fill", "line"]))
+@given(DOCUMENTS, st.integers(8, 40), st.sampled_from(["fill", "sentences", "line"]))
 @settings(deadline=None, max_examples=150)
 def test_rows_hold_every_token_in_order_between_cls_and_sep(documents, seq_len, mode):
     rows = build(documents, seq_len=seq_len, rows=mode)
@@ -63,7 +63,7 @@ def test_rows_hold_every_token_in_order_between_cls_and_sep(documents, seq_len, 
     assert np.array_equal(rows.starts_word_T[~framed], rows.ids_T[~framed] % 2 == 0)
 
 
-@given(DOCUMENTS, st.integers(8, 40), st.sampled_from(["fill", "line"]))
+@given(DOCUMENTS, st.integers(8, 40), st.sampled_from(["fill", "sentences", "line"]))
 @settings(deadline=None, max_examples=100)
 def test_no_sequence_holds_two_documents(documents, seq_len, mode):
     documents = [[i + 10] * len(document) for i, document in enumerate(documents)]
@@ -75,6 +75,14 @@ def test_no_sequence_holds_two_documents(documents, seq_len, mode):
 def test_filled_rows_are_full_but_for_an_eighth(documents, seq_len):
     lengths = np.diff(build(documents, seq_len=seq_len).row_starts)
     assert (lengths[:-1] > seq_len - seq_len // 8 - 2).all()
+
+
+@given(DOCUMENTS, st.integers(8, 40))
+@settings(deadline=None, max_examples=100)
+def test_a_sentence_that_fits_into_a_row_is_whole(sentences, seq_len):
+    rows = build(sentences, seq_len=seq_len, rows="sentences")
+    found = pieces(rows)
+    assert all([CLS, *sentence, SEP] in found for sentence in sentences if 0 < len(sentence) <= seq_len - 2)
 
 
 def test_line_mode_never_shares_a_row():

@@ -113,8 +113,11 @@ def test_ids_are_those_of_encoding_one_document_at_a_time(home, corpus, kind):
 def test_documents_are_chosen_with_all_their_tokens():
     encoded = Encoded([2, 0, 3], np.arange(5), np.array([True, False, True, True, False]))
     assert encoded.choose([True] * 3) is encoded
-    lengths, ids_T, starts_word_T = encoded.choose([False, True, True])
-    assert (lengths, ids_T.tolist(), starts_word_T.tolist()) == ([0, 3], [2, 3, 4], [True, True, False])
+    chosen = encoded.choose([False, True, True])
+    assert (chosen.lengths, chosen.ids_T.tolist()) == ([0, 3], [2, 3, 4])
+    assert chosen.starts_word_T.tolist() == [True, True, False]
+    chosen = encoded._replace(num_sentences=[1, 2]).choose([False, True])
+    assert (chosen.lengths, chosen.ids_T.tolist(), chosen.num_sentences) == ([0, 3], [2, 3, 4], [2])
 
 
 @pytest.mark.parametrize("before", [None, "true"])

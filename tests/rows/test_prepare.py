@@ -40,6 +40,22 @@ def test_the_rows_hold_all_tokens_of_all_documents_in_order(home, corpus, tmp_pa
         assert np.array_equal(batch.row_starts, batch.sequence_starts)
 
 
+def test_sentences_are_sequences_of_their_own_and_stay_with_their_document(tokenizer, tmp_path):
+    documents = [f"Anna paints {n}. Does Tom read {n}?\nThe house {n}" for n in range(60)]
+    (tmp_path / "c.txt").write_text("\n\n".join(documents))
+    corpus = CorpusConfig(corpus=[str(tmp_path / "c.txt")])
+    for rows in ("fill", "sentences"):
+        prepare(corpus, tokenizer, PrepareConfig(validation_share=0.3, rows=rows), tmp_path / rows)
+    backend = load_tokenizer(tokenizer).backend
+    for split in ("train", "validation"):
+        assert inner(tmp_path / "sentences", split) == inner(tmp_path / "fill", split)
+    parts = [part for n in range(60) for part in (f"Anna paints {n}.", f"Does Tom read {n}?", f"The house {n}")]
+    encoded = [backend.encode(part, add_special_tokens=False).ids for part in parts]
+    held = [s[1:-1] for s in sequences(tmp_path / "sentences", "validation")]
+    assert sorted([s[1:-1] for s in sequences(tmp_path / "sentences")] + held) == sorted(encoded)
+    assert 0 < len(held) < len(encoded)
+
+
 def test_a_vocabulary_beyond_two_bytes_is_stored_in_four(corpus, tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
