@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertkit.model.products.linear import ROWS, product
+from bertkit.model.products.linear import ROWS, product, weight_gradient
 
 
 def summed_cross_entropy(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_M: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _backward(ctx, grad_loss, _):
     scale = grad_loss[None]
     grad_hidden_MD = product(gradient_MV, weight_VD.T.to(gradient_MV.dtype)).mul_(scale) if needs_hidden else None
     scaled_MD = torch.mul(hidden_MD, scale, out=torch.empty_like(hidden_MD)) if needs_weight else None
-    grad_weight_VD = None if scaled_MD is None else product(gradient_MV.T, scaled_MD.T).to(weight_VD.dtype)
+    grad_weight_VD = None if scaled_MD is None else weight_gradient(gradient_MV, scaled_MD).to(weight_VD.dtype)
     grad_bias_V = (gradient_MV.sum(0, dtype=torch.float32) * grad_loss).to(weight_VD.dtype) if needs_bias else None
     return grad_hidden_MD, grad_weight_VD, grad_bias_V, None
 

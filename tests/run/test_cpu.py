@@ -66,13 +66,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.parametrize(
-    ("name", "avx512", "faster"),
-    [("AMD EPYC", True, True), ("AMD EPYC", False, False), ("Intel(R) Xeon(R)", True, False)],
+    ("name", "instructions", "faster"),
+    [
+        ("AMD EPYC", ["avx512_f", "avx512_vp2intersect"], [True, True]),
+        ("AMD EPYC", ["avx512_f"], [True, False]),
+        ("AMD EPYC", [], [False, False]),
+        ("Intel(R) Xeon(R)", ["avx512_f", "avx512_vp2intersect"], [False, False]),
+    ],
 )
-def test_onednn_multiplies_where_mkl_takes_avx2_alone(name, avx512, faster, monkeypatch):
+def test_onednn_multiplies_where_mkl_takes_avx2_alone(name, instructions, faster, monkeypatch):
     libraries = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name, "avx512_f": avx512})
-    assert onednn_is_faster.__wrapped__() == (faster and libraries)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name} | dict.fromkeys(instructions, True))
+    found = [onednn_is_faster.__wrapped__(transposed) for transposed in (False, True)]
+    assert found == [each and libraries for each in faster]
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     assert not onednn_is_faster.__wrapped__()
 

@@ -41,6 +41,15 @@ def product(values_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) 
     return F.linear(values_TI, weight_OI, bias_O)
 
 
+def weight_gradient(grad_TO: Tensor, values_TI: Tensor) -> Tensor:
+    """`grad_TO.T @ values_TI`, likewise. The smaller of two transposed factors comes first, as oneDNN copies that."""
+    if not (_takes_onednn(grad_TO, values_TI) and onednn_is_faster(transposed=True)):
+        return grad_TO.T @ values_TI
+    if grad_TO.shape[1] > values_TI.shape[1]:
+        return _by_onednn(values_TI.T, grad_TO.T, None).T
+    return _by_onednn(grad_TO.T, values_TI.T, None)
+
+
 def as_half(values_TI: Tensor) -> Tensor:
     """A copy in bf16, with rows of zeros at its end."""
     missing = -len(values_TI) % ROWS
@@ -99,6 +108,6 @@ class _OneDnnLinear(torch.autograd.Function):
         needs_values, needs_weight, needs_bias = ctx.needs_input_grad
         return (
             product(grad_TO, weight_OI.T) if needs_values else None,
-            product(grad_TO.T, values_TI.T) if needs_weight else None,
+            weight_gradient(grad_TO, values_TI) if needs_weight else None,
             grad_TO.sum(0) if needs_bias else None,
         )
