@@ -188,4 +188,5 @@ def test_prepare_says_what_the_ids_mean(folder, tmp_path, capsys):
     assert main(command) == 0
     assert "begin with" in capsys.readouterr().out
     assert main([*command[:-1], str(tmp_path / "more"), "--segmenter", "jieba"]) == 2
+    assert main([*command[:-1], str(tmp_path / "more"), "--rows", "sentences"]) == 2
     assert "segmenter" in capsys.readouterr().err
