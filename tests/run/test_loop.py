@@ -48,7 +48,7 @@ def make_trainable() -> Trainable:
 
 def make_rules(total_steps: int = 4, max_bad_steps: int = 2) -> StepRules:
     train = SimpleNamespace(clip_norm=0.0, max_bad_steps=max_bad_steps)
-    return StepRules(total_steps=total_steps, seed=0, optim=OptimConfig(warmup=0.0), train=train)
+    return StepRules(total_steps=total_steps, seed=0, optim=OptimConfig(schedule="linear", warmup=0.0), train=train)
 
 
 def test_a_step_is_counted_when_it_is_yielded_whether_it_was_applied_or_skipped():
