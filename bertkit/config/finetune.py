@@ -14,6 +14,7 @@ from bertkit.config.sections import (
     OptimConfig,
     Schedule,
     Seed,
+    Share,
     check_run_dir,
 )
 from data_pipelines.bounds import Range, check_bounds
@@ -168,6 +169,9 @@ class TuneOptimSection(OptimConfig):
     schedule: Schedule = "linear"
     """The learning rate after warmup: falling linearly, falling as a cosine, or constant and falling at the end (wsd:
     warmup, stable, decay)."""
+
+    decay: Share = 0.2
+    """Share of the steps, at the end, in which the learning rate falls (wsd only)."""
 
     layer_decay: Annotated[float, Range("(0, 1]")] = 1.0
     """Learning rate of each layer as a share of the one above it; 1 gives all layers the same."""

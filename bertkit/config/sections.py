@@ -149,7 +149,10 @@ class OptimConfig:
         if len(self.betas) != 2:
             raise ValueError(f"betas must be two numbers, got {list(self.betas)}")
         if self.schedule == "wsd" and self.warmup_steps is None and self.warmup + self.decay > 1:
-            raise ValueError(f"warmup + decay must not exceed 1, got {self.warmup} + {self.decay}")
+            raise ValueError(
+                f"warmup + decay must not exceed 1, got {self.warmup} + {self.decay}; lower decay too, "
+                "or set schedule=linear"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ def adapt(recipe: FinetuneRecipe, given: Given, labeled: Labeled) -> Given:
         "train.global_batch": 16,
         "train.precision": train.precision,
         "optim.lr": recipe.optim.lr,
-        "optim.schedule": recipe.optim.schedule,
+        "optim.schedule": "linear",
         "run.dir": folder / "adapted",
         "run.deterministic": str(recipe.run.deterministic).lower(),
     }

@@ -57,7 +57,7 @@ class Encoded(NamedTuple):
         else:
             kept = np.repeat(flags, self.num_sentences).tolist()
             num_sentences = list(compress(self.num_sentences, flags))
-        chosen_T = np.repeat(kept, self.lengths)
+        chosen_T = np.repeat(np.array(kept, bool), self.lengths)
         lengths = list(compress(self.lengths, kept))
         return Encoded(lengths, self.ids_T[chosen_T], self.starts_word_T[chosen_T], num_sentences)
 

@@ -116,6 +116,8 @@ def test_documents_are_chosen_with_all_their_tokens():
     chosen = encoded.choose([False, True, True])
     assert (chosen.lengths, chosen.ids_T.tolist()) == ([0, 3], [2, 3, 4])
     assert chosen.starts_word_T.tolist() == [True, True, False]
+    nothing = Encoded([], np.arange(0), np.empty(0, bool), num_sentences=[0, 0])
+    assert not len(nothing.choose([False, True]).ids_T)
     chosen = encoded._replace(num_sentences=[1, 2]).choose([False, True])
     assert (chosen.lengths, chosen.ids_T.tolist(), chosen.num_sentences) == ([0, 3], [2, 3, 4], [2])
 

@@ -18,7 +18,7 @@ from data_pipelines.text.sentences import sentences
             "Mr. Adams of the U.S. Senate. See No. 12. Apples",
             ["Mr. Adams of the U.S. Senate.", "See No. 12.", "Apples"],
         ),
-        ("3. Apples cost 3.50. We paid 7. Yes", ["3. Apples cost 3.50.", "We paid 7.", "Yes"]),
+        (" \t3. Apples cost 3.50. We paid 7. Yes", ["3. Apples cost 3.50.", "We paid 7.", "Yes"]),
         ("Prof. Adams", ["Prof.", "Adams"]),
         ("他来了。她说：“走吧！”然后呢？没有", ["他来了。", "她说：“走吧！”", "然后呢？", "没有"]),
         ("version 1.2 of a.b", ["version 1.2 of a.b"]),
@@ -28,6 +28,12 @@ from data_pipelines.text.sentences import sentences
 )
 def test_where_sentences_end(text, expected):
     assert sentences(text) == expected
+
+
+def test_a_run_of_marks_is_read_once():
+    """Over and over it would take minutes."""
+    run = ".!?…" * 30_000
+    assert sentences(f"{run}x {run}{')' * 100_000}x yes{run} no") == [f"{run}x {run}{')' * 100_000}x yes{run}", "no"]
 
 
 @given(st.text(st.sampled_from('aB1 .!?…。！”")\n\u2028\t'), max_size=60))
